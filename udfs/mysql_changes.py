@@ -19,6 +19,7 @@ from sqlstream.formats.avro_cursor import slices
 from sqlstream.formats.binlog import (
     DELETE,
     INT24,
+    JSON,
     LONG,
     LONGLONG,
     SHORT,
@@ -34,6 +35,7 @@ from sqlstream.formats.binlog import (
 )
 from sqlstream.formats.binlog import rows_of as rows_of_events
 from sqlstream.formats.binlog_events import QUERY, Effect, effect_of, statement_of
+from sqlstream.formats.mysql_json import json_texts
 from sqlstream.formats.mysql_packets import text_rows
 from sqlstream.formats.mysql_texts import BYTES, texts_of, values_of
 from sqlstream.formats.text_rule import where
@@ -222,6 +224,8 @@ class _Read:
             return None
         column, spans = self.table.columns[place], self.rows.columns[place]
         some = Spans(spans.starts[rows], spans.lengths[rows], spans.present[rows])
+        if column.type == JSON:
+            return json_texts(self.data, some)
         charset = "utf8mb4" if column.collation is None else self.charsets.get(column.collation)
         if charset is None:
             raise BinlogError(f"texts of the collation number {column.collation} are not read")

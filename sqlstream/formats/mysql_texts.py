@@ -17,6 +17,18 @@ import pyarrow.compute as pc
 from sqlstream.formats import binlog
 from sqlstream.formats.avro_cursor import slices
 from sqlstream.formats.binlog import BinlogError, LoggedColumn, Spans
+from sqlstream.formats.mysql_digits import (
+    Part,
+    big,
+    clock,
+    dates,
+    decimals,
+    integers,
+    little,
+    matrix_of,
+    spans,
+    spelled,
+)
 from sqlstream.formats.text_rule import where
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
@@ -55,7 +67,7 @@ def texts_of(data: np.ndarray, spans: Spans, column: LoggedColumn, charset: str 
     if column.type not in _TEXTS:
         raise BinlogError(f'column "{column.name}" is of a type of the log that is not read ({column.type})')
     some = np.flatnonzero(spans.present)
-    texts = _TEXTS[column.type](_matrix(data, spans.starts[some], column.fixed or 0), column, charset)
+    texts = _TEXTS[column.type](matrix_of(data, spans.starts[some], column.fixed or 0), column, charset)
     if len(some) == len(spans.present):
         return texts
     index = np.cumsum(spans.present) - 1
@@ -75,11 +87,6 @@ def values_of(texts: pa.Array, declared: DataType) -> tuple[pa.Array, np.ndarray
         wrong = pc.invert(numbers).to_numpy(zero_copy_only=False)
         return where(numbers, pc.not_equal(texts, "0")), wrong
     return text_rule(declared).read(texts)
-
-
-def _matrix(data: np.ndarray, starts: np.ndarray, size: int) -> np.ndarray:
-    matrix: np.ndarray = data[starts[:, None] + np.arange(size)]
-    return matrix
 
 
 # --- texts and bytes ------------------------------------------------------------------------------------------
@@ -165,12 +172,12 @@ _CONTROLS = frozenset(b"\x81\x8d\x8f\x90\x9d")
 
 def _enum(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
     names = decoded(pa.array([b"", *column.members], pa.binary()), charset)
-    return names.take(pa.array(_little(matrix).astype(np.int64)))
+    return names.take(pa.array(little(matrix).astype(np.int64)))
 
 
 def _set(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
     names = decoded(pa.array(column.members, pa.binary()), charset).to_pylist()
-    masks, which = np.unique(_little(matrix), return_inverse=True)
+    masks, which = np.unique(little(matrix), return_inverse=True)
     texts = [",".join(name for n, name in enumerate(names) if mask >> n & 1) for mask in masks.tolist()]
     return pa.array(texts, pa.string()).take(pa.array(which))
 
@@ -178,34 +185,16 @@ def _set(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
 # --- numbers --------------------------------------------------------------------------------------------------
 
 
-def _little(matrix: np.ndarray) -> np.ndarray:
-    """Unsigned numbers whose lowest byte is the first."""
-    number = np.zeros(len(matrix), np.uint64)
-    for n in range(matrix.shape[1]):
-        number |= matrix[:, n].astype(np.uint64) << np.uint64(8 * n)
-    return number
-
-
-def _big(matrix: np.ndarray) -> np.ndarray:
-    """Unsigned numbers whose highest byte is the first."""
-    return _little(matrix[:, ::-1])
-
-
 def _integer(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
-    numbers = _little(matrix)
-    if not column.unsigned:
-        unused = np.uint64(64 - 8 * matrix.shape[1])
-        signed = (numbers << unused).view(np.int64) >> unused.astype(np.int64)
-        return pa.array(signed).cast(pa.string())
-    return pa.array(numbers).cast(pa.string())
+    return integers(matrix, unsigned=column.unsigned)
 
 
 def _bit(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
-    return pa.array(_big(matrix)).cast(pa.string())
+    return pa.array(big(matrix)).cast(pa.string())
 
 
 def _year(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
-    return _text(_digits(np.where(matrix[:, 0] == 0, 0, matrix[:, 0].astype(np.int64) + 1900), 4))
+    return spelled([(np.where(matrix[:, 0] == 0, 0, matrix[:, 0].astype(np.int64) + 1900), 4)], len(matrix))
 
 
 def _float(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
@@ -215,82 +204,33 @@ def _float(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
 
 
 def _decimal(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
-    """Nine digits are in four bytes, fewer in as few as hold them; of numbers below zero all bits are inverted, and the
-    highest bit is the sign, inverted.
-    """
-    negative = matrix[:, 0] < 0x80
-    bits = matrix.copy()
-    bits[negative] = ~bits[negative]
-    bits[:, 0] ^= np.where(negative, 0, 0x80).astype(np.uint8)
-    bits[:, 0] &= 0x7F
-    whole, scale = column.first - column.second, column.second
-    groups = [*([whole % 9] if whole % 9 else []), *[9] * (whole // 9), *[9] * (scale // 9)]
-    groups += [scale % 9] if scale % 9 else []
-    parts, at = [], 0
-    for digits in groups:
-        size = binlog.decimal_bytes(digits, 0)
-        parts.append(_digits(_big(bits[:, at : at + size]).astype(np.int64), digits))
-        at += size
-    figures = np.concatenate(parts, axis=1)
-    before = pc.utf8_ltrim(_text(figures[:, :whole]), "0") if whole else pa.array([""] * len(matrix), pa.string())
-    before = pc.if_else(pc.equal(before, ""), "0", before)
-    sign = pa.array(["", "-"], pa.string()).take(pa.array(negative.astype(np.int64)))
-    if not scale:
-        return pc.binary_join_element_wise(sign, before, "")
-    return pc.binary_join_element_wise(sign, before, ".", _text(figures[:, whole:]), "")
-
-
-def _digits(numbers: np.ndarray, count: int) -> np.ndarray:
-    """The last ``count`` digits of numbers, as characters."""
-    powers = 10 ** np.arange(count - 1, -1, -1, dtype=np.int64)
-    return (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
-
-
-def _text(characters: np.ndarray) -> pa.Array:
-    """Texts of the same length from their characters."""
-    rows, width = characters.shape
-    offsets = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(width))
-    content = pa.py_buffer(np.ascontiguousarray(characters))
-    return pa.Array.from_buffers(pa.string(), rows, [None, offsets, content])
+    return decimals(matrix, column.first, column.second)
 
 
 # --- times ----------------------------------------------------------------------------------------------------
 
 
-def _spelled(parts: list[tuple[np.ndarray, int] | str], count: int) -> np.ndarray:
-    """Numbers with so many digits, and what is between them, as characters."""
-    columns = [
-        np.full((count, 1), ord(part), np.uint8) if isinstance(part, str) else _digits(part[0], part[1])
-        for part in parts
-    ]
-    return np.concatenate(columns, axis=1)
-
-
-def _with_fraction(matrix: np.ndarray, column: LoggedColumn, parts: list[tuple[np.ndarray, int] | str]) -> pa.Array:
+def _with_fraction(matrix: np.ndarray, column: LoggedColumn, parts: list[Part]) -> pa.Array:
     """A time with its fraction of a second, which the last bytes are."""
     digits = column.first
     if digits:
-        fraction = _big(matrix).astype(np.int64)
+        fraction = big(matrix).astype(np.int64)
         parts = [*parts, ".", (fraction // (10 if digits % 2 else 1), digits)]
-    return _text(_spelled(parts, len(matrix)))
+    return spelled(parts, len(matrix))
 
 
 def _date(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
-    days = _little(matrix).astype(np.int64)
-    return _text(_spelled([(days >> 9, 4), "-", (days >> 5 & 15, 2), "-", (days & 31, 2)], len(matrix)))
+    days = little(matrix).astype(np.int64)
+    return spelled([(days >> 9, 4), "-", (days >> 5 & 15, 2), "-", (days & 31, 2)], len(matrix))
 
 
 def _datetime(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
-    packed = _big(matrix[:, :5]).astype(np.int64) - (1 << 39)
-    months, day, hour = packed >> 22, packed >> 17 & 31, packed >> 12 & 31
-    return _with_fraction(matrix[:, 5:], column, [
-        (months // 13, 4), "-", (months % 13, 2), "-", (day, 2), " ", (hour, 2), ":", (packed >> 6 & 63, 2), ":",
-        (packed & 63, 2),
-    ])  # fmt: skip
+    packed = big(matrix[:, :5]).astype(np.int64) - (1 << 39)
+    return _with_fraction(matrix[:, 5:], column, [*dates(packed >> 22, packed >> 17 & 31), " ", *clock(packed)])
 
 
 def _timestamp(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
-    seconds = _big(matrix[:, :4]).astype(np.int64)
+    seconds = big(matrix[:, :4]).astype(np.int64)
     zero = seconds == 0
     days = (seconds // 86_400).astype("datetime64[D]")
     months = days.astype("datetime64[M]").astype(np.int64)
@@ -304,21 +244,13 @@ def _timestamp(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Arr
 
 
 def _time(matrix: np.ndarray, column: LoggedColumn, charset: str) -> pa.Array:
-    """Hours may be three digits, and times below zero."""
     size = matrix.shape[1] - 3
-    packed = _big(matrix).astype(np.int64) - (1 << (8 * size + 23))
+    packed = big(matrix).astype(np.int64) - (1 << (8 * size + 23))
     negative, packed = packed < 0, np.abs(packed)
     fraction, packed = packed & ((1 << 8 * size) - 1), packed >> 8 * size
     digits = column.first
-    parts: list[tuple[np.ndarray, int] | str] = [
-        (packed >> 12 & 1023, 3), ":", (packed >> 6 & 63, 2), ":", (packed & 63, 2)
-    ]  # fmt: skip
-    if digits:
-        parts += [".", (fraction // (10 if digits % 2 else 1), digits)]
-    spelled = _text(_spelled(parts, len(matrix)))
-    short = pc.if_else(pc.starts_with(spelled, "0"), pc.utf8_slice_codeunits(spelled, 1), spelled)
-    sign = pa.array(["", "-"], pa.string()).take(pa.array(negative.astype(np.int64)))
-    return pc.binary_join_element_wise(sign, short, "")
+    behind: list[Part] = [".", (fraction // (10 if digits % 2 else 1), digits)] if digits else []
+    return spans(packed, negative, behind)
 
 
 _TEXTS: Mapping[int, Callable[[np.ndarray, LoggedColumn, str], pa.Array]] = {

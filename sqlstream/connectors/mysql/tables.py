@@ -33,7 +33,7 @@ _NUMBERS = {
     **_INTEGERS, "float": binlog.FLOAT, "double": binlog.DOUBLE, "decimal": binlog.DECIMAL, "year": binlog.YEAR,
     "bit": binlog.BIT, "date": binlog.DATE, "datetime": binlog.DATETIME, "timestamp": binlog.TIMESTAMP,
     "time": binlog.TIME, "enum": binlog.ENUM, "set": binlog.SET, "char": binlog.STRING, "binary": binlog.STRING,
-    "varchar": binlog.VARCHAR, "varbinary": binlog.VARCHAR,
+    "varchar": binlog.VARCHAR, "varbinary": binlog.VARCHAR, "json": binlog.JSON,
     **dict.fromkeys(("tinytext", "text", "mediumtext", "longtext", "tinyblob", "blob", "mediumblob", "longblob"),
                     binlog.BLOB),
 }  # fmt: skip

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Iterator
 from functools import partial
+from math import isfinite
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -81,6 +84,48 @@ def test_the_log_and_the_rows_that_were_there_have_the_same_values(compresses: s
     server.execute(f"SET SESSION binlog_transaction_compression = {compresses}", "UPDATE t SET id = id + 10")
     logged = [row for row in stream.all() if row[-1] == "+I"]
     assert [row[1:] for row in logged] == [row[1:] for row in there]
+
+
+_JSON = (
+    "'null'", "'true'", "'-1'", "'\"text\"'", "'[]'", "'{}'", "NULL",
+    """'{"b": 1, "aa": [1, 2.5, 1e20, -0.0, 1e15, 999999999999999.5, 1e-15, 1e-16, 5e-324, null], "": {"c": false}}'""",
+    "'[32767, -32768, 65535, 2147483647, -2147483648, 4294967295, -9223372036854775808, 18446744073709551615, 1e99]'",
+    r"""'["é😀", "\\u0000\\u001f\\u007f\\b\\t\\n\\f\\r", "\\"\\\\/"]'""",
+    "JSON_OBJECT('d', DATE '2024-02-29', 't', CAST('-838:59:59.5' AS TIME(1)), 'n', TIMESTAMP '9999-12-31 23:59:59.9')",
+    "JSON_ARRAY(CAST(-1.05 AS DECIMAL(5, 2)), CAST(0 AS DECIMAL(65, 30)), 1.5, UNIX_TIMESTAMP(), YEAR(NOW()))",
+    "JSON_ARRAY(CAST('bytes' AS BINARY), b'101', x'', CAST(REPEAT('long', 50) AS BINARY), TIME '01:02:03')",
+    "JSON_OBJECT('many', REPEAT('x', 70000), 'more', JSON_ARRAY(1, 70000, 3000000000, REPEAT('y', 130)), 'é', 'ü')",
+    "(SELECT JSON_ARRAYAGG(JSON_OBJECT('n', seq, 'half', seq / 2, 'third', seq / 3e0)) FROM seq_1_to_900)",
+    f"'{'[' * 98}{']' * 98}'",
+)  # fmt: skip
+
+
+def test_json_in_the_log_is_what_the_server_prints(server: MySqlServer, opened: Open):
+    """Also of documents that the server has changed in their place, and of random numbers."""
+    server.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, j JSON, n INT UNSIGNED)",
+        *(f"INSERT INTO t VALUES ({n}, {given}, 4294967295)" for n, given in enumerate(_JSON)),
+    )
+    random = Random(7)
+    for n in range(20):
+        numbers = [struct.unpack("<d", random.randbytes(8))[0] for _ in range(100)]
+        numbers += [random.randrange(1 << random.randrange(1, 54)) / 10.0 ** random.randrange(40) for _ in range(400)]
+        listed = ", ".join(repr(number) for number in numbers if isfinite(number))
+        server.execute(f"INSERT INTO t VALUES ({100 + n}, '[{listed}]', 0)")
+    stream = opened("id INT; j STRING; n BIGINT")
+
+    def truth() -> list[tuple[object, ...]]:
+        return server.rows("SELECT id, j, n FROM t ORDER BY id")
+
+    assert sorted(row[:-1] for row in stream.all()) == truth()
+    for change in (
+        "id = id + 1000", "j = JSON_SET(j, '$.b', 2, '$.aa[1]', 'x')", "j = JSON_REPLACE(j, '$.many', 'few')",
+        "j = JSON_REMOVE(j, '$.more[1]', '$[2]')", "j = JSON_ARRAY(j, JSON_EXTRACT(j, '$[3]'))",
+    ):  # fmt: skip
+        server.execute(f"UPDATE t SET {change}, n = n - 1 WHERE n > 0")
+        changed = {row[0] for row in server.rows("SELECT id FROM t WHERE n > 0")}
+        logged = sorted(row[:-1] for row in stream.all() if row[-1] in ("+U", "+I"))
+        assert logged == [row for row in truth() if row[0] in changed]
 
 
 def test_a_job_begins_behind_transactions(server: MySqlServer, opened: Open):

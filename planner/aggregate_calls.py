@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -11,6 +12,7 @@ from sqlstream.errors import UnsupportedError
 from sqlstream.functions.aggregates import ORDERED_TYPES
 from sqlstream.functions.builtin import Arrival
 from sqlstream.functions.catalogue import aggregate_of, kind_of
+from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.grammar.spans import span_of
 from sqlstream.planner.expressions import as_expression
 from sqlstream.planner.fields import Item, Schema
@@ -61,6 +63,21 @@ def values_read_by(item: Item) -> Iterator[exp.Expression]:
         yield from kernel_arguments(called, values, binary=item.type.name == "BINARY")
     yield from [parts.condition] if parts.condition is not None else []
     yield from (as_expression(ordered.this) for ordered in parts.order)
+
+
+def argument_name(expression: exp.Expression) -> str:
+    """The name of the column that has the value of an expression of ``values_read_by``; equal ones have equal names."""
+    text = expression.sql(dialect=SparkWithTime, comments=False)
+    return f"__argument_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def fields_read_by(items: Iterable[Item]) -> tuple[tuple[str, ...], dict[str, exp.Expression]]:
+    """What the kernels of aggregates read of each row: the names of fields, and the expressions that are none, by
+    ``argument_name``.
+    """
+    read = [expression for item in items for expression in values_read_by(item)]
+    names = dict.fromkeys(expression.name for expression in read if isinstance(expression, exp.Column))
+    return tuple(names), {argument_name(e): e for e in read if not isinstance(e, exp.Column)}
 
 
 def call_parts(expression: exp.Expression) -> CallParts:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+
+from sqlglot import exp
 
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
 from sqlstream.planner.intervals import readable
@@ -95,11 +97,14 @@ class WaitsFor(Enum):
 
 @dataclass(frozen=True)
 class FieldsRead:
-    """The fields that an operator reads from its input: ``names``, among them ``keys`` and ``time``."""
+    """The fields that an operator reads from its input: ``names``, among them ``keys`` and ``time``. ``computed``: the
+    expressions over the input that it reads as well, by the names of the columns that its kernel takes.
+    """
 
     names: tuple[str, ...]
     keys: tuple[str, ...] = ()
     time: str | None = None
+    computed: Mapping[str, exp.Expression] = field(default_factory=dict)
 
 
 # --- EXPLAIN ADVICE -------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.lowering.bad_rows import null_text, with_letters
 from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, file_rows, from_table
 from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.functions import bound_calls
 from sqlstream.planner.lowering.hidden_columns import column, hidden_results, quoted
 from sqlstream.planner.lowering.time import null_time, time_name
 from sqlstream.planner.physical.column_queries import Selection
@@ -46,7 +47,8 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     given = [*((name, kind) for name, _, kind in query.fields), *((name, BIGINT) for name in counts)]
     given += [(BAD, from_arrow(BAD_TYPE))] if query.has_letters else []
     schema = pa.schema([(name, kind.to_arrow()) for name, kind in given])
-    work = ColumnRows(reader, schema, tuple(source for _, source, _ in query.fields), query.steps, discards)
+    sources, steps = tuple(source for _, source, _ in query.fields), bound_calls(query.steps, context.runtime)
+    work = ColumnRows(reader, schema, sources, steps, discards)
     ddl = ", ".join(f"{quoted(name)} {kind.ddl()}" for name, kind in given)
     rows = context.runtime.places(scan).mapInArrow(rows_of(work), ddl)
     rows = rows.observe(f"{METRIC}/0/0/{quote(table.name, safe='')}", F.sum(ROWS_READ).alias(ROWS))

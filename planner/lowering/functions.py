@@ -25,6 +25,7 @@ from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.types import STRING, DataType
 from sqlstream.udfs import columnar
 from sqlstream.udfs.columnar import Columnar, by_batch, by_group, by_row, by_row_to_rows, tolerant, unless
+from sqlstream.udfs.expressions.tree import Called, ColumnStep, bound
 from sqlstream.udfs.functions import options_of
 from sqlstream.udfs.lookup.source import LookupSource, Request
 from sqlstream.udfs.lookup.sources.function import function_source
@@ -171,6 +172,17 @@ def lookup_source(function: Function, implementation: object, request: Request) 
     ship(implementation)
     dumps: Any = cloudpickle.dumps
     return function_source(function, implementation, request, dumps)
+
+
+def bound_calls(steps: tuple[ColumnStep, ...], runtime: Runtime) -> tuple[ColumnStep, ...]:
+    """The steps with the users' functions that they call, for tasks."""
+
+    def call(called: Called) -> Columnar:
+        function = runtime.function(called.name)
+        assert function is not None, f'planning has seen "{called.name}"'
+        return _columnar(function, runtime, len(called.arguments))
+
+    return bound(steps, call)
 
 
 def _arrow_function(columnar: Columnar, returns: DataType) -> UserDefinedFunctionLike:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlstream.planner.aggregate_calls import sees_order, sees_ties, types_of_aggregate, values_read_by
+from sqlstream.planner.aggregate_calls import fields_read_by, sees_order, sees_ties, types_of_aggregate
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, RowKind
 from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, keys_fact, traced
@@ -148,10 +148,10 @@ class GroupAggregate(Unary):
         return self.input.changelog_mode != APPEND_ONLY or any(shows)
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        read = [expression for item in self.aggregates for expression in values_read_by(item)]
-        if self.grouping_sets is not None or not all(isinstance(expression, exp.Column) for expression in read):
+        if self.grouping_sets is not None:
             return None
-        return FieldsRead(tuple(dict.fromkeys([*self.keys, *(expression.name for expression in read)])), self.keys)
+        names, computed = fields_read_by(self.aggregates)
+        return FieldsRead(tuple(dict.fromkeys([*self.keys, *names])), self.keys, computed=computed)
 
     columnar_only_clause = "an aggregate without a window"
 

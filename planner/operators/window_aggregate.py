@@ -9,12 +9,12 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlstream.planner.aggregate_calls import (
+    fields_read_by,
     lists_in_arrival_order,
     reads_plain_column,
     sees_order,
     sees_ties,
     types_of_aggregate,
-    values_read_by,
 )
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
 from sqlstream.planner.expressions import columns_of
@@ -398,16 +398,13 @@ class WindowAggregate(Windowed):
         return self._why_rows_cannot_go
 
     def fields_read(self, port: int = 0) -> FieldsRead | None:
-        if self.grouping_sets is not None:
+        if self.grouping_sets is not None or self._window_computes or self._firing_computes:
             return None
-        expressions = [read for item in self.aggregates for read in values_read_by(item)]
-        computes = any(not isinstance(read, exp.Column) for read in expressions)
-        if computes or self._window_computes or self._firing_computes:
-            return None
+        read, computed = fields_read_by(self.aggregates)
         every = [f.name for f in self.input.schema] if self.shows_rows_to_classes else []
         late = [f.name for f in self.late_fields] if self.firing.late.action is LateAction.TO else []
-        names = dict.fromkeys([*self.keys, *self.times, *(read.name for read in expressions), *late, *every])
-        return FieldsRead(tuple(names), self.keys, self.time)
+        names = dict.fromkeys([*self.keys, *self.times, *read, *late, *every])
+        return FieldsRead(tuple(names), self.keys, self.time, computed)
 
     @property
     def _window_computes(self) -> bool:

@@ -4,13 +4,14 @@ exchange.
 
 Only what Arrow computes exactly as Spark does, and what raises no error for any row: comparisons of values of one type
 and of decimals, IN, BETWEEN, IS NULL, LIKE, logic of three values, the remainder of whole numbers, +, - and * of
-decimals where nothing overflows, CASE, IF, COALESCE, NULLIF of texts, LOWER, SPLIT_INDEX, and REGEXP_EXTRACT of
-patterns that all read alike (``tests/fuzz/columns.py`` compares them). Catalyst computes everything else.
+decimals where nothing overflows, CASE, IF, COALESCE, NULLIF of texts, LOWER, SPLIT_INDEX, HOUR, and DATE_FORMAT and
+REGEXP_EXTRACT of patterns that all read alike (``tests/fuzz/columns.py`` compares them); and scalar functions of users,
+called with the arrays that Spark would give them. Catalyst computes everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import NamedTuple
@@ -20,19 +21,21 @@ from sqlglot import exp
 from sqlstream.functions.result_types import as_decimal, precision_and_scale, wider
 from sqlstream.planner.bad_rows import computed_event_time, required_columns
 from sqlstream.planner.catalog import Column as TableColumn
-from sqlstream.planner.catalog import Function, Table, TimeDomain
+from sqlstream.planner.catalog import Function, FunctionKind, Table, TimeDomain
 from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import columns_of, conjuncts
 from sqlstream.planner.fields import Item
 from sqlstream.planner.kernel_expressions import Compiler
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan
-from sqlstream.planner.physical.patterns import with_named_groups
+from sqlstream.planner.physical.patterns import format_of_time, with_named_groups
+from sqlstream.planner.physical.sources import PlannedSources
 from sqlstream.planner.type_inference import Types, call_arguments, number_type
-from sqlstream.types import BIGINT, BOOLEAN, STRING, DataType
+from sqlstream.types import BIGINT, BOOLEAN, INT, STRING, UNKNOWN, DataType
 from sqlstream.udfs.expressions.tree import (
     Added,
     Arithmetic,
+    Called,
     Chosen,
     Coalesced,
     Column,
@@ -44,6 +47,8 @@ from sqlstream.udfs.expressions.tree import (
     Converted,
     Expression,
     Extracted,
+    Formatted,
+    Hour,
     Kept,
     Like,
     Lowered,
@@ -56,12 +61,14 @@ FILE_TYPES = frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOA
 """Types of columns that pyarrow reads from a file as Spark does."""
 
 _COMPARED = FILE_TYPES - {"DECIMAL", "BINARY"}
+_PASSED = FILE_TYPES - {"TIMESTAMP"}
 _WHOLE = frozenset({"TINYINT", "SMALLINT", "INT", "BIGINT"})
 
 _MOST = (1 << 63) - 1
 _DIGITS = 38
 """Of the largest decimals."""
 
+_OF_TIMES = frozenset({"DATE_FORMAT", "HOUR"})
 _OF_TEXTS = frozenset({"LOWER", "NULLIF", "REGEXP_EXTRACT", "SPLIT_INDEX"})
 
 _ARITHMETIC: dict[type[exp.Expr], Arithmetic] = {
@@ -115,11 +122,10 @@ def _read_columns(table: Table) -> tuple[TableColumn, ...]:
     return tuple(c for c in table.columns if c.expression is None)
 
 
-def column_query(root: Output | Insert, function: Callable[[str], Function | None]) -> Selection | None:
-    """The query that tasks compute for ``root``; None where Spark must compute a part of it. ``function`` returns the
-    user's function of a name.
-    """
-    selected = selection(root.input, [field.name for field in root.input.schema], function)
+def column_query(root: Output | Insert, sources: PlannedSources) -> Selection | None:
+    """The query that tasks compute for ``root``; None where Spark must compute a part of it."""
+    names = [field.name for field in root.input.schema]
+    selected = selection(root.input, names, sources, calls=not root.functions.tolerates)
     if selected is None or not selected.scan.on_error.tolerates:
         return selected
     required = _required(selected.scan)
@@ -130,24 +136,34 @@ def column_query(root: Output | Insert, function: Callable[[str], Function | Non
 
 
 def selection(
-    below: Node, names: Collection[str], function: Callable[[str], Function | None], marked: AssignTime | None = None
+    below: Node,
+    names: Collection[str],
+    sources: PlannedSources,
+    marked: AssignTime | None = None,
+    *,
+    calls: bool,
+    computed: Mapping[str, exp.Expression] | None = None,
 ) -> Selection | None:
-    """What tasks compute to give the fields ``names`` of ``below``; None where Spark must compute a part of it.
+    """What tasks compute to give the fields ``names`` of ``below``, and expressions over it that are ``computed``, by
+    their names; None where Spark must compute a part of it. ``calls``: they may call functions of users, whose errors
+    fail the job.
 
     ``marked``: the time attribute whose newest time is to be known of all rows that reach it. None too where rows are
     filtered below it, so that the newest time of the rows that are read is another one.
     """
-    path = _path(below, frozenset(names))
+    computed = computed or {}
+    path = _path(below, frozenset(names).union(*map(columns_of, computed.values())))
     scan = path[-1].node
     if not isinstance(scan, Scan) or not path[-1].read <= set(scan.columns):
         return None
-    compiler = _ColumnCompiler(scan, function)
+    compiler = _ColumnCompiler(scan, sources, calls)
     try:
         for node, read in reversed(path):
             if node is marked and compiler.steps:
                 return None
             compiler.add(node, read)
-        fields = tuple((name, *compiler.field(name)) for name in dict.fromkeys(names))
+        compiler.compute(below, computed)
+        fields = tuple((name, *compiler.field(name)) for name in dict.fromkeys((*names, *computed)))
     except _ComputedBySpark:
         return None
     return Selection(scan, tuple(compiler.steps), fields)
@@ -201,8 +217,9 @@ class _ColumnCompiler(Compiler):
     compute. ``steps`` are those so far.
     """
 
-    def __init__(self, scan: Scan, function: Callable[[str], Function | None]) -> None:
-        self._function = function
+    def __init__(self, scan: Scan, sources: PlannedSources, calls: bool) -> None:
+        self._function, self._zone, self._calls = sources.function, sources.zone, calls
+        self._in_filter = False
         self._fields = {
             c.name: (c.name, c.type)
             for c in _read_columns(scan.table)
@@ -224,9 +241,22 @@ class _ColumnCompiler(Compiler):
                 self._types = Types(node.input.schema, self._function)
                 self._filter(node.condition)
 
+    def compute(self, node: Node, expressions: Mapping[str, exp.Expression]) -> None:
+        """Adds expressions over the fields of a node, as fields of their names."""
+        self._types = Types(node.schema, self._function)
+        computed = {name: self._computed(*self.value(expression)) for name, expression in expressions.items()}
+        self._fields |= computed
+
+    def _computed(self, value: Expression, kind: DataType) -> tuple[str, DataType]:
+        name = f"__computed_{len(self.steps)}"
+        self.steps.append(Added(value, name))
+        return name, kind
+
     def _filter(self, condition: exp.Expr) -> None:
+        self._in_filter = True
         for part in conjuncts(condition):
             self.steps.append(Kept(self.condition(part)))
+        self._in_filter = False
 
     def _item(self, item: Item) -> tuple[str, DataType]:
         """The column of a projection's item, which a step computes if it is none yet."""
@@ -235,9 +265,7 @@ class _ColumnCompiler(Compiler):
         value, kind = self.value(item.expression)
         if kind != item.type and not item.type.is_unknown:
             raise self.refusal(item.expression)
-        name = f"__computed_{len(self.steps)}"
-        self.steps.append(Added(value, name))
-        return name, kind
+        return self._computed(value, kind)
 
     def field(self, node: exp.Expr | str) -> tuple[str, DataType]:
         """The column of a field at this step, by its name or as an expression, and its type."""
@@ -300,6 +328,10 @@ class _ColumnCompiler(Compiler):
                 return (remainder if kind == BIGINT else Converted(remainder, kind)), kind
             case exp.Anonymous() if self._is_of_texts(node):
                 return self._of_texts(node), STRING
+            case exp.Anonymous() if self._is_of_times(node):
+                return self._of_times(node)
+            case exp.Anonymous() if (function := self._function(node.name)) is not None:
+                return self._called(function, node)
         return self.condition(node), BOOLEAN
 
     def _literal(self, node: exp.Literal | exp.Neg) -> tuple[Expression, DataType]:
@@ -353,6 +385,38 @@ class _ColumnCompiler(Compiler):
             raise self.refusal(node)
         (kind,) = kinds
         return tuple(Constant(None, kind) if typed is None else typed[0] for typed in given), kind
+
+    # --- times, and functions of users ------------------------------------------------------------------------
+
+    def _is_of_times(self, node: exp.Expr) -> bool:
+        return isinstance(node, exp.Anonymous) and node.name.upper() in _OF_TIMES and self._function(node.name) is None
+
+    def _of_times(self, node: exp.Anonymous) -> tuple[Expression, DataType]:
+        time, *pattern = node.expressions
+        value, kind = self.value(time)
+        if self._zone is not None and kind.name == "TIMESTAMP":
+            if not pattern:
+                return Hour(value, self._zone), INT
+            text = format_of_time(pattern[0].name) if _is_text(pattern[0]) else None
+            if text is not None:
+                return Formatted(value, text, self._zone), STRING
+        raise self.refusal(node)
+
+    def _called(self, function: Function, node: exp.Anonymous) -> tuple[Expression, DataType]:
+        """A call of a user's function as a column: filters wait for what Catalyst asks before it calls one. Times come
+        to functions in the zone of the session, which tasks do not know.
+        """
+        is_taken = self._calls and not self._in_filter and function.kind is FunctionKind.SCALAR
+        if not is_taken or not function.deterministic or function.returns.name not in _PASSED:
+            raise self.refusal(node)
+        given = [self.value(argument) for argument in node.expressions]
+        declared = [kind for _, kind in function.parameters] + [UNKNOWN] * (len(given) - len(function.parameters))
+        if not any(value.columns for value, _ in given):
+            raise self.refusal(node)
+        for (_, kind), wanted in zip(given, declared, strict=False):
+            if kind.name not in _PASSED or not (wanted.is_unknown or wanted == kind):
+                raise self.refusal(node)
+        return Called(function.name, tuple(value for value, _ in given), function.returns), function.returns
 
     # --- texts --------------------------------------------------------------------------------------------------
 
@@ -415,6 +479,8 @@ class _ColumnCompiler(Compiler):
                     return column, kind
             case exp.Anonymous() if self._is_of_texts(node):
                 return self._of_texts(node), STRING
+            case exp.Anonymous() if self._is_of_times(node):
+                return self._of_times(node)
             case exp.Literal(is_string=True):
                 return Constant(node.this, STRING), STRING
             case exp.Mod(this=dividing, expression=by):

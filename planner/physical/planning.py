@@ -247,7 +247,7 @@ class Above:
         if any(self.whole.watermark_source(time, self.awaited) is WatermarkSource.BY_ROWS for time in others):
             return None
         sources = self.whole.engine_settings.sources
-        files = files_to_read(node, port, source, sources.function)
+        files = files_to_read(node, port, source, sources, calls=not self.functions.tolerates)
         return files if files is not None and sources.reads_files(files.scan) else None
 
     # --- steps without state --------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class Above:
         keeps.
         """
         sources = self.whole.engine_settings.sources
-        query = column_query(root, sources.function) if root is self.whole.plan else None
+        query = column_query(root, sources) if root is self.whole.plan else None
         if query is None:
             return None, False
         discards = isinstance(root, Insert) and sources.discards(root.table)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
 
 from sqlglot import exp
 
 from sqlstream.grammar.depth import on_deep_stack
-from sqlstream.planner.catalog import Function, Table, TimeDomain
+from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.explain.text import tree
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet
 from sqlstream.planner.physical.column_queries import Selection, selection
+from sqlstream.planner.physical.sources import PlannedSources, ThroughSpark
 from sqlstream.planner.properties import WaitsFor
 from sqlstream.udfs.spark import Watermark
 
@@ -98,38 +98,6 @@ def observes_watermarks(plan: Node) -> bool:
 # --- settings --------------------------------------------------------------------------------------------------
 
 AUTO = "auto"
-
-
-class PlannedSources(Protocol):
-    """What planning asks about the tables and functions of a plan."""
-
-    def reads_files(self, scan: Scan) -> bool:
-        """True for a scan whose files or messages tasks may read themselves, instead of Spark."""
-        ...
-
-    def discards(self, table: Table) -> bool:
-        """True for a table whose connector keeps no rows, so that tasks need not hand them to Spark."""
-        ...
-
-    def function(self, name: str) -> Function | None:
-        """The user's function of a name; None where there is none."""
-        ...
-
-
-class ThroughSpark:
-    """The default of ``EngineSettings.sources``: Spark reads all files, and every sink keeps its rows."""
-
-    def reads_files(self, scan: Scan) -> bool:
-        """False for every scan."""
-        return False
-
-    def discards(self, table: Table) -> bool:
-        """False for every table."""
-        return False
-
-    def function(self, name: str) -> Function | None:
-        """None for every name."""
-        return None
 
 
 @dataclass(frozen=True)
@@ -215,18 +183,18 @@ def mark_below(below: Node, time: str) -> AssignTime | None:
 
 
 def files_to_read(
-    node: Node, port: int, marked: AssignTime | None, function: Callable[[str], Function | None]
+    node: Node, port: int, marked: AssignTime | None, sources: PlannedSources, *, calls: bool
 ) -> Selection | None:
     """What the exchange of the input ``port`` of ``node`` reads of files itself, and computes; None if Spark must.
-    ``marked``: the time attribute whose watermark it reports. ``function`` returns the user's function of a name.
+    ``marked``: the time attribute whose watermark it reports. ``calls``: it may call functions of users.
     """
     below, read = node.inputs[port], node.fields_read(port)
     *_, last = _down(below)
-    if read is None or not read.names or not isinstance(last, Scan):
+    if read is None or not (read.names or read.computed) or not isinstance(last, Scan):
         return None
     if last.table.connector != _TOPICS and format_of(last) not in _FORMATS:
         return None
-    selected = selection(below, read.names, function, marked)
+    selected = selection(below, read.names, sources, marked, calls=calls, computed=read.computed)
     if selected is None or selected.scan.on_error.tolerates:
         return None
     if not all(selected.type_of(key).name in _KEYS for key in read.keys):

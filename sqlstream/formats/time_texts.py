@@ -7,7 +7,7 @@ Numbers are no times: what they count is a matter of the format. Digits below a 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 from zoneinfo import available_timezones
 
@@ -183,18 +183,30 @@ class IntervalRule(TextRule):
 def instants(local: pa.Array, zone: str) -> pa.Array:
     """Converts local times of the zone into TIMESTAMP values, which are in UTC. Raises ArrowInvalid for an unknown
     zone.
+    """
+    return _in_utc(local) if zone in _UTC else in_known_years(local, lambda times: _in_zone(times, zone))
 
-    Arrow knows the clock changes only up to 2037, so a later year is converted like an earlier year with the same
+
+def clock_times(times: pa.Array, zone: str) -> pa.Array:
+    """Converts TIMESTAMP values into the local times that a clock of the zone shows, which have no zone. Raises
+    ArrowInvalid for an unknown zone.
+    """
+    local = times.cast(pa.timestamp("us"))
+    if zone in _UTC:
+        return local
+    return in_known_years(local, lambda known: pc.local_timestamp(_in_utc(known).cast(pa.timestamp("us", zone))))
+
+
+def in_known_years(times: pa.Array, converted: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """Arrow knows the clock changes only up to 2037, so a later year is converted like an earlier year with the same
     calendar.
     """
-    if zone in _UTC:
-        return _in_utc(local)
-    latest = pc.max(local).cast(pa.int64()).as_py() if len(local) else None
+    latest = pc.max(times).cast(pa.int64()).as_py() if len(times) else None
     if latest is None or latest < _AFTER_2037:
-        return _in_zone(local, zone)
-    back = np.where(_micros(local) >= _AFTER_2037, _days_back(local) * _DAY, 0)
-    moved = _in_zone(pc.subtract(local.cast(pa.int64()), back).cast(pa.timestamp("us")), zone)
-    return pc.add(moved.cast(pa.int64()), back).cast(pa.timestamp("us", "UTC"))
+        return converted(times)
+    back = np.where(_micros(times) >= _AFTER_2037, _days_back(times) * _DAY, 0)
+    moved = converted(pc.subtract(times.cast(pa.int64()), back).cast(pa.timestamp("us")))
+    return pc.add(moved.cast(pa.int64()), back).cast(moved.type)
 
 
 def _days_back(local: pa.Array) -> np.ndarray:

@@ -37,6 +37,7 @@ _EXPRESSIONS = (
     "'(a|/|^)([^/]*)', 2", "'a+?', 0",
     "'[a-z]*', 0", "'(x|a)/?(b)', 1", "'^(h[^:]*):', 1", "'q=|()', 1", "'((a)|z)', 2",
 )  # fmt: skip
+_FORMATS = ("yyyy-MM-dd", "HH:mm", "yyyy-MM-dd HH:mm:ss", "dd.MM.yyyy", "yyyy", "MM/dd, HH", "yyyy-MM-dd''T''HH", "ss")
 _DECIMALS = ("0.908", "1.5", "0.1", "12.34", "99999999.99", "0.000001", "-1.5", "-7")
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 
@@ -60,7 +61,9 @@ def _value(name: str, random: Random) -> object:
         case "d":
             return random.choice((0.0, -0.0, 1.5, -1e308, 1e-300, 1e308))
         case "ts":
-            return f"{random.choice(('1969', '2024'))}-01-{random.randrange(1, 29):02} 00:00:0{random.randrange(10)}"
+            year, month = random.choice(("0001", "1890", "1969", "2024", "9999")), random.choice(("01", "07"))
+            date = f"{year}-{month}-{random.randrange(1, 29):02}"
+            return f"{date} {random.randrange(24):02}:{random.choice(('00', '29'))}:0{random.randrange(10)}"
         case "dt":
             return f"2024-0{random.randrange(1, 9)}-11"
     return random.choice((*_TEXTS, "".join(random.choices("ab/é_%.", k=random.randrange(9)))))
@@ -107,7 +110,9 @@ def _decimal(random: Random, depth: int) -> str:
 
 def _text(random: Random, depth: int) -> str:
     text = random.choice("su") if not depth or random.random() < 0.7 else _text(random, depth - 1)
-    form = random.randrange(4)
+    form = random.randrange(5)
+    if form == 4:
+        return f"DATE_FORMAT(ts, '{random.choice(_FORMATS)}')"
     if form == 0:
         return f"LOWER({text})"
     if form == 1:
@@ -119,7 +124,7 @@ def _text(random: Random, depth: int) -> str:
 
 def _remainder(random: Random, depth: int) -> str:
     column, by = random.choice(("ti", "si", "i", "l")), random.choice((1, 2, 7, -3, 123))
-    return random.choice((f"MOD({column}, {by})", f"{column} % {by}"))
+    return random.choice((f"MOD({column}, {by})", f"{column} % {by}", "HOUR(ts)"))
 
 
 def _chosen(random: Random, depth: int) -> str:

@@ -13,6 +13,7 @@ import sqlstream
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.physical.column_queries import column_query
+from sqlstream.planner.physical.sources import ThroughSpark
 from sqlstream.planner.rules import optimize
 from sqlstream.query import Query
 from tests.depth import depth
@@ -22,6 +23,17 @@ from tests.planner.plans import plan
 TABLE = f"CREATE TABLE t (id INT, {', '.join(f'{name} {kind}' for name, kind in COLUMNS.items())})"
 
 
+ZONE = "America/St_Johns"
+
+
+class Sources(ThroughSpark):
+    """Those of a session in a zone that is not whole hours from UTC."""
+
+    @property
+    def zone(self) -> str | None:
+        return ZONE
+
+
 def by_tasks(expression: str) -> bool:
     """Whether tasks compute an expression; those that are refused are not compared."""
     try:
@@ -29,7 +41,7 @@ def by_tasks(expression: str) -> bool:
     except SqlStreamError:
         return False
     assert isinstance(bound, Output)
-    return column_query(bound, lambda _: None) is not None
+    return column_query(bound, Sources()) is not None
 
 
 @pytest.mark.spark
@@ -42,6 +54,7 @@ def test_tasks_compute_what_spark_computes(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
     with sqlstream.connect(spark) as session:
         session.sql("SET 'execution.runtime-mode' = 'streaming'")
+        session.sql(f"SET 'table.local-time-zone' = '{ZONE}'")
         session.sql(f"{TABLE} WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'json')")
         for start in range(0, len(expressions), 400):
             together = expressions[start : start + 400]

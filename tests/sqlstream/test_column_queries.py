@@ -4,9 +4,12 @@ faults, and the number of rows that were read."""
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import sqlstream
@@ -14,6 +17,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
+from sqlstream.udfs.functions import scalar
 from tests.depth import ALL
 
 pytestmark = pytest.mark.spark
@@ -60,6 +64,71 @@ def test_both_readers_give_the_same_rows_and_counts(form: str, session: Session,
     assert found[0] == found[1]
     assert len(found[0]) == 7
     assert read == [(40, 7, {"t": 40})] * 2
+
+
+@scalar(returns="STRING", vectorized=True)
+def marked(number: pa.Array, text: pa.Array) -> pa.Array:
+    if pc.any(pc.equal(number, 999)).as_py():
+        raise ValueError("999 is none")
+    return pc.binary_join_element_wise(text, number.cast(pa.string()), ":")
+
+
+def longer(text: str | None, by: int) -> str | None:
+    return None if text is None else text + "!" * by
+
+
+@scalar(deterministic=False)
+def another(number: int) -> int:
+    return number
+
+
+def at_once(at: datetime) -> str:
+    return str(at)
+
+
+BY_TASKS = (
+    "SELECT marked(n, s) AS m, HOUR(at) AS h, longer(s, n) AS l, CASE WHEN n > 3 THEN marked(n, 'é') END AS c FROM t",
+    "SELECT l, MAX(HOUR(at)) AS h, COUNT(*) AS c FROM (SELECT longer(s, n) AS l, at FROM t WHERE n < 9) GROUP BY l",
+)
+BY_SPARK = (
+    "SELECT n FROM t WHERE marked(n, s) = 'é, 0:0'",
+    "SELECT another(n) AS m FROM t",
+    "SELECT longer('x', 1) AS m FROM t",
+    "SELECT longer(s, CAST(n AS INT)) AS m FROM t",
+    "SELECT at_once(at) AS m FROM t",
+)
+
+
+def test_tasks_call_functions_with_the_columns_that_they_have(session: Session, tmp_path: Path) -> None:
+    declare(session, tmp_path / "in", "csv", LINES["csv"])
+    session.sql("SET 'table.local-time-zone' = 'Asia/Kathmandu'")
+    for function in (marked, longer, another, at_once):
+        session.register_function(function.__name__, function)
+    for query in BY_SPARK:
+        assert "Spark lists the files" not in str(session.sql(f"EXPLAIN PHYSICAL {query}")), query
+    session.sql("SET 'sqlstream.functions.on-error' = 'skip'")
+    assert "Spark lists the files" not in str(session.sql(f"EXPLAIN PHYSICAL {BY_TASKS[0]}"))
+    session.sql("SET 'sqlstream.functions.on-error' = 'fail'")
+    for query in BY_TASKS:
+        found = []
+        for reader in ("auto", "spark"):
+            session.sql(f"SET 'sqlstream.file-reader' = '{reader}'")
+            assert ("Spark lists" in str(session.sql(f"EXPLAIN PHYSICAL {query}"))) == (reader == "auto"), query
+            result = session.sql(query)
+            assert isinstance(result, Query)
+            found.append(sorted(map(repr, result)))
+        assert found[0] == found[1]
+        assert len(found[0]) >= 9
+
+
+def test_a_function_that_fails_in_a_task_is_named_with_its_line(session: Session, tmp_path: Path) -> None:
+    declare(session, tmp_path / "in", "csv", [*LINES["csv"], "999,x,2024-01-31 12:00:00"])
+    session.register_function("marked", marked)
+    result = session.sql("SELECT marked(n, s) AS m FROM t")
+    assert isinstance(result, Query)
+    with pytest.raises(SqlStreamError, match='SS411: function "marked" failed: ValueError: 999 is none') as raised:
+        result.fetchall()
+    assert "test_column_queries.py" in str(raised.value)
 
 
 def test_rows_of_which_nothing_is_read_are_counted(session: Session, tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ CREATE TABLE totals (auction BIGINT, n BIGINT, top BIGINT)
 QUERY = """SELECT a, COUNT(*) AS n, MAX(p) AS top FROM bid WHERE MOD(a, 2) = 0 OR a IS NULL
     GROUP BY a, TUMBLE(t, INTERVAL '10' SECOND)"""
 RESULT = [(4, 2, 13), (8, 1, 15), (None, 1, 16)]
+COMPUTED = """SELECT a, COUNT(*) FILTER (WHERE p > 11) AS n, MAX(CASE WHEN p < 16 THEN p END) AS top FROM bid
+    WHERE MOD(a, 2) = 0 OR a IS NULL GROUP BY a, TUMBLE(t, INTERVAL '10' SECOND)"""
+RESULT_OF_COMPUTED = [(4, 1, 13), (8, 1, 15), (None, 1, None)]
 
 
 def write(folder: Path, number: int) -> None:
@@ -50,11 +53,18 @@ def write(folder: Path, number: int) -> None:
     os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
 
 
-_OTHERS = [pytest.param(*pair, marks=pytest.mark.long) for pair in (("spark", "auto"), ("auto", "spark"))]
+_READERS = [
+    (QUERY, "auto", "auto"),
+    (COMPUTED, "spark", "auto"),
+    *(pytest.param(QUERY, *pair, marks=pytest.mark.long) for pair in (("spark", "auto"), ("auto", "spark"))),
+    pytest.param(COMPUTED, "auto", "spark", marks=pytest.mark.long),
+]
 
 
-@pytest.mark.parametrize(("first", "then"), [("auto", "auto"), *_OTHERS])
-def test_rows_that_a_filter_drops_move_the_watermark(first: str, then: str, spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("query", "first", "then"), _READERS)
+def test_rows_that_a_filter_drops_move_the_watermark(
+    query: str, first: str, then: str, spark: Any, tmp_path: Path
+) -> None:
     """Stopped before the late row arrives, and gone on from, by another reader too."""
     counts: list[tuple[int, int]] = []
     for reader, numbers in ((first, (0, 1)), (then, (2,))):
@@ -64,9 +74,9 @@ def test_rows_that_a_filter_drops_move_the_watermark(first: str, then: str, spar
         more = ", 'source.monitor-interval' = '100 ms'" if live else ""
         with sqlstream.connect(spark) as session:
             session.sql(SCRIPT.format(path=tmp_path, reader=reader, more=more))
-            physical = str(session.sql(f"EXPLAIN PHYSICAL {QUERY}"))
+            physical = str(session.sql(f"EXPLAIN PHYSICAL {query}"))
             assert ("the exchange above reads and filters their columns" in physical) == (reader == "auto")
-            job = session.sql(f"INSERT INTO totals {QUERY}")
+            job = session.sql(f"INSERT INTO totals {query}")
             assert isinstance(job, Job)
             if live:
                 job.checkpoint()
@@ -75,8 +85,8 @@ def test_rows_that_a_filter_drops_move_the_watermark(first: str, then: str, spar
             progress = job.progress()
             counts.append((progress.rows_in, progress.late_rows))
     found = [json.loads(line) for path in (tmp_path / "out").glob("*.json") for line in path.read_text().splitlines()]
-    rows = {(row.get("auction"), row["n"], row["top"]) for row in found}
-    assert sorted(rows, key=repr) == sorted(RESULT, key=repr)
+    rows = {(row.get("auction"), row["n"], row.get("top")) for row in found}
+    assert sorted(rows, key=repr) == sorted(RESULT if query is QUERY else RESULT_OF_COMPUTED, key=repr)
     assert sum(rows for rows, _ in counts) == 9, "of all rows, also of those that filters drop"
     assert counts[-1][1] == 1
 
@@ -99,3 +109,28 @@ def test_a_row_that_a_filter_drops_is_checked_as_others_are(own: bool, spark: An
             with pytest.raises(SqlStreamError, match='SS401: event time "at" of table "events" is NULL') as raised:
                 query.fetchall()
             assert f'file "{tmp_path}/in/bad.json"' in str(raised.value)
+
+
+def test_an_exchange_computes_what_aggregates_read(spark: Any, tmp_path: Path) -> None:
+    """Conditions of FILTER, keys and arguments, with the values that Spark computes."""
+    for number in range(3):
+        write(tmp_path / "in", number)
+    query = """SELECT DATE_FORMAT(t, 'HH:mm') AS minute, a, COUNT(*) FILTER (WHERE p >= 10 AND p < 99) AS n,
+        MAX(DATE_FORMAT(t, 'ss')) FILTER (WHERE a IS NOT NULL) AS last, SUM(p) AS s
+        FROM bid GROUP BY DATE_FORMAT(t, 'HH:mm'), a"""
+    found = []
+    for reader in ("auto", "spark"):
+        with sqlstream.connect(spark) as session:
+            session.sql(SCRIPT.format(path=tmp_path, reader=reader, more=""))
+            session.sql("SET 'execution.runtime-mode' = 'streaming'")
+            assert ("the exchange above reads and filters" in str(session.sql(f"EXPLAIN PHYSICAL {query}"))) == (
+                reader == "auto"
+            )
+            result = session.sql(query)
+            assert isinstance(result, Query)
+            rows: dict[Any, Any] = {}
+            for _, *row in result.fetchall():
+                rows[tuple(row[:2])] = tuple(row[2:])
+            found.append(rows)
+    assert found[0] == found[1]
+    assert found[0][("00:00", 4)] == (2, "05", 122)

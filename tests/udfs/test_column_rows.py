@@ -12,6 +12,7 @@ from sqlstream.formats.decoder import Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.physical.column_queries import Selection, column_query
+from sqlstream.planner.physical.sources import ThroughSpark
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.column_rows import ROWS_BAD, ROWS_GIVEN, ROWS_READ, ColumnRows
@@ -31,13 +32,9 @@ READ = {"n": pa.int64(), "s": pa.string()}
 def compiled(query: str) -> Selection:
     bound = plan(query, TABLE)
     assert isinstance(bound, Output)
-    found = column_query(bound, no_function)
+    found = column_query(bound, ThroughSpark())
     assert found is not None, query
     return found
-
-
-def no_function(name: str) -> None:
-    """No user's function of any name."""
 
 
 def computed(

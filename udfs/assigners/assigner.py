@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError, repeating
+from sqlstream.formats.time_texts import clock_times, in_known_years
 from sqlstream.udfs.event_times import LONGEST
 from sqlstream.udfs.kernel import END_OF_TIME, LATE_ROWS, NO_WATERMARK, Context, Domain
 
@@ -109,8 +110,7 @@ def to_wall(instants: Times, zone: str | None) -> Times:
     """
     if zone is None:
         return instants
-    shown = pc.local_timestamp(pa.array(instants).cast(pa.timestamp("us", zone)))
-    return _micros(shown)
+    return _micros(clock_times(pa.array(instants).cast(pa.timestamp("us", "UTC")), zone))
 
 
 def start_of(wall: Times, zone: str | None) -> Times:
@@ -132,7 +132,11 @@ def end_of(wall: Times, zone: str | None) -> Times:
 
 def _instants(wall: Times, zone: str, ambiguous: str, nonexistent: str) -> Times:
     shown = pa.array(wall).cast(pa.timestamp("us"))
-    return _micros(pc.assume_timezone(shown, zone, ambiguous=ambiguous, nonexistent=nonexistent))
+
+    def assumed(times: pa.Array) -> pa.Array:
+        return pc.assume_timezone(times, zone, ambiguous=ambiguous, nonexistent=nonexistent)
+
+    return _micros(in_known_years(shown, assumed))
 
 
 def _micros(instants: pa.Array) -> Times:

@@ -15,11 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.formats.time_texts import clock_times
 from sqlstream.types import DataType
 from sqlstream.udfs.expressions.tree import (
     Absolute,
     And,
     Arithmetic,
+    Called,
     Chosen,
     Coalesced,
     Column,
@@ -30,6 +32,8 @@ from sqlstream.udfs.expressions.tree import (
     Converted,
     Expression,
     Extracted,
+    Formatted,
+    Hour,
     IsNull,
     Like,
     Lowered,
@@ -43,7 +47,7 @@ from sqlstream.udfs.expressions.tree import (
 Columns = Mapping[Column, pa.Array]
 """The values of the columns that an expression reads, all of one length."""
 
-_COMPUTED_ONCE = frozenset({Extracted, Lowered, SplitIndex})
+_COMPUTED_ONCE = frozenset({Called, Extracted, Formatted, Hour, Lowered, SplitIndex})
 """What costs more than looking up whether an expression has it twice."""
 
 
@@ -192,6 +196,61 @@ def _extracted(expression: Extracted, columns: Columns) -> pa.Array:
     return pc.if_else(texts.is_valid(), pc.fill_null(matched, ""), pa.scalar(None, texts.type))
 
 
+# --- times, and functions of users ------------------------------------------------------------------------------
+
+
+def same_zone(zone: str) -> str | None:
+    """The name of a time zone of Spark, if Arrow has the same one by that name. Names without a region may be others:
+    of some, Java makes zones without daylight saving.
+    """
+    if zone == "UTC" or "/" not in zone:
+        return zone if zone == "UTC" else None
+    try:
+        pc.hour(pa.scalar(0, pa.timestamp("us", zone)))
+    except pa.ArrowInvalid:
+        return None
+    return zone
+
+
+def _hour(expression: Hour, columns: Columns) -> pa.Array:
+    return pc.hour(_shown(expression, columns)).cast(pa.int32())
+
+
+def _shown(expression: Hour | Formatted, columns: Columns) -> pa.Array:
+    return clock_times(value(expression.part, columns), expression.zone)
+
+
+def _formatted(expression: Formatted, columns: Columns) -> pa.Array:
+    """Each text once, of the many times that have the same."""
+    unit = next((unit for letter, unit in _UNITS if letter in expression.format), "day")
+    shown = pc.floor_temporal(_shown(expression, columns), unit=unit).dictionary_encode()
+    times = shown.dictionary.cast(pa.timestamp("s"))
+    years = times.to_numpy().astype("datetime64[Y]").astype(np.int64) + 1970  # Arrow's have 16 bits
+    if not np.any((years < 0) | (years > 9999)):
+        return pc.strftime(times, expression.format).take(shown.indices)
+    formats = [expression.format.replace("%Y", _year(year)) for year in years.tolist()]
+    texts = [pc.strftime(time, each).as_py() for time, each in zip(times, formats, strict=True)]
+    return pa.array(texts, pa.string()).take(shown.indices)
+
+
+_UNITS = (("%S", "second"), ("%M", "minute"), ("%H", "hour"))
+"""The units of time that a format may show, the smallest first."""
+
+
+def _year(year: int) -> str:
+    """As Java writes years of four digits, with a sign where they have more or are before the year 0."""
+    return f"+{year}" if year > 9999 else f"{'-' * (year < 0)}{abs(year):04}"
+
+
+def _called(expression: Called, columns: Columns) -> pa.Array:
+    assert expression.call is not None, f'"{expression.name}" is bound'
+    given = [value(argument, columns) for argument in expression.arguments]
+    rows = next(len(each) for each in given if not isinstance(each, pa.Scalar))
+    if not rows:
+        return pa.array([], _arrow(expression.type))
+    return expression.call(*(pa.repeat(each, rows) if isinstance(each, pa.Scalar) else each for each in given))
+
+
 # --- numbers --------------------------------------------------------------------------------------------------
 
 
@@ -239,6 +298,7 @@ def _arrow(kind: DataType) -> pa.DataType:
 _EVALUATORS: dict[type[Expression], Callable[..., pa.Array]] = {
     Absolute: _absolute,
     And: _and,
+    Called: _called,
     Chosen: _chosen,
     Coalesced: _coalesced,
     Column: _column,
@@ -247,6 +307,8 @@ _EVALUATORS: dict[type[Expression], Callable[..., pa.Array]] = {
     Constant: _constant,
     Converted: _converted,
     Extracted: _extracted,
+    Formatted: _formatted,
+    Hour: _hour,
     IsNull: _is_null,
     Like: _like,
     Lowered: _lowered,

@@ -5,10 +5,15 @@ Logic is SQL's, with three values. Values that are compared, or of which one is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from sqlstream.types import DataType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Comparison(Enum):
@@ -271,6 +276,47 @@ class Extracted(Expression):
         return (self.part,)
 
 
+@dataclass(frozen=True)
+class Hour(Expression):
+    """HOUR: the hour, from 0 to 23, that a clock in ``zone`` shows at a TIMESTAMP."""
+
+    part: Expression
+    zone: str
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.part,)
+
+
+@dataclass(frozen=True)
+class Formatted(Expression):
+    """DATE_FORMAT: what a clock in ``zone`` shows at a TIMESTAMP, in a ``format`` of ``strftime``, to whole seconds."""
+
+    part: Expression
+    format: str
+    zone: str
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return (self.part,)
+
+
+@dataclass(frozen=True)
+class Called(Expression):
+    """A call of a user's function, once with arrays of all rows. ``call``: the function; None in plans, which only know
+    its name (``bound``).
+    """
+
+    name: str
+    arguments: tuple[Expression, ...]
+    type: DataType
+    call: Callable[..., pa.Array] | None = None
+
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        return self.arguments
+
+
 # --- filters and projections ------------------------------------------------------------------------------------
 
 
@@ -290,6 +336,24 @@ class Added:
 
 
 ColumnStep = Kept | Added
+
+
+def bound(steps: Iterable[ColumnStep], function: Callable[[Called], Callable[..., pa.Array]]) -> tuple[ColumnStep, ...]:
+    """The steps with a ``function`` in each call of one."""
+
+    def changed(expression: Expression) -> Expression:
+        parts = {f.name: _changed(getattr(expression, f.name), changed) for f in fields(expression)}
+        called = replace(expression, **parts)
+        return replace(called, call=function(called)) if isinstance(called, Called) else called
+
+    return tuple(replace(step, expression=changed(step.expression)) for step in steps)
+
+
+def _changed(value: object, changed: Callable[[Expression], Expression]) -> object:
+    """A field of an expression with the change of its operands."""
+    if isinstance(value, tuple):
+        return tuple(_changed(each, changed) for each in value)
+    return changed(value) if isinstance(value, Expression) else value
 
 
 def columns_read(expression: Expression | None, side: int) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -12,10 +11,10 @@ from sqlglot import exp
 
 from sqlstream.errors import UnsupportedError
 from sqlstream.functions.catalogue import aggregate_of
-from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.aggregate_calls import (
     NOT_EXECUTED,
     CallParts,
+    argument_name,
     call_parts,
     kernel_arguments,
     values_and_constants,
@@ -119,9 +118,9 @@ def _split(
     call = AggregateCall(
         name,
         function,
-        tuple(map(_column_name, values)),
+        tuple(map(argument_name, values)),
         result,
-        filter=_column_name(parts.condition) if parts.condition is not None else None,
+        filter=argument_name(parts.condition) if parts.condition is not None else None,
         distinct=parts.distinct,
         order=tuple(_ordering(o) for o in parts.order),
         constants=constants,
@@ -131,17 +130,14 @@ def _split(
     )
     conditions = [parts.condition] if parts.condition is not None else []
     read = [*values, *conditions, *(as_expression(o.this) for o in parts.order)]
-    return SplitCall(call, tuple({_column_name(e): e for e in read}.items()))
-
-
-def _column_name(expression: exp.Expression) -> str:
-    text = expression.sql(dialect=SparkWithTime, comments=False)
-    return f"__argument_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    return SplitCall(call, tuple({argument_name(e): e for e in read}.items()))
 
 
 def _ordering(ordered: exp.Ordered) -> Ordering:
     return Ordering(
-        _column_name(as_expression(ordered.this)), bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
+        argument_name(as_expression(ordered.this)),
+        bool(ordered.args.get("desc")),
+        bool(ordered.args.get("nulls_first")),
     )
 
 

@@ -17,6 +17,7 @@ from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.functions import bound_calls
 from sqlstream.planner.lowering.hidden_columns import column, hidden_clock, micros, quoted
 from sqlstream.planner.lowering.time import required_time, time_name, time_of
 from sqlstream.planner.node import Node, Unary
@@ -58,7 +59,8 @@ END = "__given_end"
 
 @dataclass(frozen=True)
 class InputField:
-    """A column of the kernel's input that is a plain field of the operator's input. ``micros``: it is a timestamp,
+    """A column of the kernel's input that is a plain field of the operator's input, or, by its own name, an expression
+    over it. ``micros``: it is a timestamp,
     passed as BIGINT microseconds. ``required``: it must not be NULL.
     """
 
@@ -73,7 +75,7 @@ class Inputs:
     ``below``.
 
     ``watermark`` is the one that the exchange reports from the rows' times, None without one. ``fields_of`` lists the
-    columns that are unchanged fields; the exchange can read those from files without Spark SQL.
+    columns that are unchanged fields, and expressions; the exchange can read or compute those without Spark SQL.
     """
 
     context: Context
@@ -89,8 +91,8 @@ class Inputs:
         """
         text = self.context.sql(expression, self.below)
         name = self.add_text(text if kind is None else f"CAST({text} AS {kind})", name)
-        if kind is None and isinstance(expression, exp.Column):
-            self.fields_of[name] = InputField(expression.name)
+        if kind is None:
+            self.fields_of[name] = InputField(expression.name if isinstance(expression, exp.Column) else name)
         return name
 
     def value(self, expression: exp.Expression, name: str) -> str:
@@ -310,7 +312,8 @@ def files_of(
     columns = {column.name: from_table(column, scan.table, times.get(column.name)) for column in files.columns}
     constants = (f for f in whole if f.name not in taken)
     read = pa.schema([*((name, column.type) for name, column in columns.items()), *constants])
-    selected = SelectedRows(files.steps, whole, {name: column_of[field.field] for name, field in taken.items()})
+    steps = bound_calls(files.steps, context.runtime)
+    selected = SelectedRows(steps, whole, {name: column_of[field.field] for name, field in taken.items()})
     return Files(places, file_rows(scan, read, columns, context), scan.table.name, selected)
 
 

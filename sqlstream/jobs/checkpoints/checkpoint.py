@@ -26,7 +26,8 @@ from sqlstream.jobs.checkpoints.fingerprint import (
 from sqlstream.jobs.checkpoints.storage import Storage, damaged, is_json, storage_at
 from sqlstream.planner.node import Node
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
-from sqlstream.planner.physical.steps import Engine, PlannedSources, ThroughSpark, engine_of
+from sqlstream.planner.physical.sources import PlannedSources, ThroughSpark
+from sqlstream.planner.physical.steps import Engine, engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from sqlstream.jobs.checkpoints.fingerprint import DEFAULT_KEY_GROUPS
 from sqlstream.planner.catalog import Function
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.lookup import Lookup
-from sqlstream.planner.physical.steps import PlannedSources
+from sqlstream.planner.physical.sources import PlannedSources
 from sqlstream.udfs.kafka.rows import SplitFormat
 from sqlstream.udfs.lookup.source import LookupSource
 

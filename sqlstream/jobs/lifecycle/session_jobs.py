@@ -76,6 +76,7 @@ from sqlstream.settings import UPSERT_MATERIALIZE, Settings
 from sqlstream.spark.handle import SparkHandle, spark_settings
 from sqlstream.spark.running import ONE_AT_A_TIME
 from sqlstream.telemetry.observing import observers_of
+from sqlstream.udfs.expressions.evaluation import same_zone
 from sqlstream.udfs.functions import load
 from sqlstream.udfs.hiding import hiding
 from sqlstream.udfs.kafka.rows import SplitFormat
@@ -92,6 +93,11 @@ class SessionSources:
 
     environment: Environment
     catalog: Catalog
+
+    @property
+    def zone(self) -> str | None:
+        """The time zone of the Spark session, where Arrow has the same one by its name."""
+        return same_zone(self.environment.spark.conf.get("spark.sql.session.timeZone") or "UTC")
 
     def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """Returns the rows of a scan as a streaming DataFrame, or as a batch DataFrame if the environment is for

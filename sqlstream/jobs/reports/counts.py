@@ -114,6 +114,11 @@ class CountedSources:
     sources: Sources
     numbers: count[int] = field(default_factory=count)
 
+    @property
+    def zone(self) -> str | None:
+        """The time zone of the session, where Arrow knows it."""
+        return self.sources.zone
+
     def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """Returns the rows of a scan as a DataFrame with an observed metric that counts them. ``in_order``: the query
         depends on the order of rows. ``located``: each row says in which file and line it was read.

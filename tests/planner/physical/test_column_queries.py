@@ -7,7 +7,8 @@ import pytest
 from sqlstream.planner.catalog import Function, FunctionKind, Table
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import physical_plan
-from sqlstream.planner.physical.steps import EngineSettings, ThroughSpark, Write
+from sqlstream.planner.physical.sources import ThroughSpark
+from sqlstream.planner.physical.steps import EngineSettings, Write
 from sqlstream.planner.rules import optimize
 from sqlstream.types import BIGINT
 from tests.planner.plans import plan
@@ -47,10 +48,14 @@ CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');
 
 
 class Sources(ThroughSpark):
-    """Tasks read all files, or none; each function is ``shadowed`` by it."""
+    """Tasks read all files, or none; a function of the user is ``shadowed``."""
 
     def __init__(self, reads: bool, shadowed: Function | None = None) -> None:
         self._reads, self._shadowed = reads, shadowed
+
+    @property
+    def zone(self) -> str | None:
+        return "Europe/Berlin"
 
     def reads_files(self, scan: Scan) -> bool:
         return self._reads
@@ -59,7 +64,7 @@ class Sources(ThroughSpark):
         return table.connector == "blackhole"
 
     def function(self, name: str) -> Function | None:
-        return self._shadowed
+        return self._shadowed if self._shadowed is not None and name.lower() == self._shadowed.name else None
 
 
 def root(query: str, *, reads: bool = True) -> Write:
@@ -81,6 +86,7 @@ BY_TASKS = [
     "SELECT n FROM (SELECT n, n % 2 + d AS m FROM t) WHERE m = 0 OR m > n",
     "SELECT n FROM skips WHERE n > 1",
     "SELECT LOWER(s) AS l FROM t WHERE NULLIF(REGEXP_EXTRACT(s, '(&|^)id=([^&]*)', 2), '') IS NOT NULL",
+    "SELECT n, HOUR(at) AS h, CASE WHEN HOUR(at) >= 8 THEN 'day' END AS d FROM t WHERE HOUR(at) < 20",
     "SELECT n FROM t WHERE LOWER(s) IN ('a', 'b') OR REGEXP_EXTRACT(LOWER(s), '[a-z]+', 0) = 'a'",
 ]
 BY_SPARK = [
@@ -105,6 +111,7 @@ BY_SPARK = [
     "INSERT INTO o SELECT n FROM p",
     "SELECT n FROM checks_within",
     "SELECT n FROM computes",
+    "SELECT HOUR(s) AS h FROM t",
     "SELECT n FROM local_times",
     "SELECT n FROM k_skips",
     "INSERT INTO o SELECT n FROM keyed_letters",

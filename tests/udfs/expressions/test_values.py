@@ -22,6 +22,8 @@ from sqlstream.udfs.expressions.tree import (
     Constant,
     Converted,
     Expression,
+    Formatted,
+    Hour,
     IsNull,
     Negated,
     Not,
@@ -35,6 +37,16 @@ COLUMNS = {
     B: pa.array([2, 2, 0, 1]),
     T: pa.array([True, False, None, True]),
 }
+
+
+def test_times_are_shown_by_the_clock_of_a_zone() -> None:
+    days = [-10_000_000, -719_600, -100, 19_800, 20_000_000]
+    times = pa.array([*(day * 86_400_000_000 + 59_999_999 for day in days), None], pa.timestamp("us", "UTC"))
+    shown = [value(Formatted(A, form, "Asia/Kolkata"), {A: times}).to_pylist() for form in ("%Y", "%d.%m. %H:%M:%S")]
+    assert shown[0] == ["-25410", "-0001", "1969", "2024", "+56728", None]
+    assert shown[1][3:] == ["18.03. 05:30:59", "22.02. 05:30:59", None]
+    assert value(Formatted(A, "-", "UTC"), {A: times}).to_pylist() == [*5 * ["-"], None]
+    assert value(Hour(A, "Asia/Kolkata"), {A: times}).to_pylist()[2:] == [5, 5, 5, None]
 
 
 def computed(operator: Arithmetic, kind: DataType) -> Expression:

@@ -14,7 +14,7 @@ from sqlstream.jobs.lifecycle.specification import JobSpecification, Work, execu
 from sqlstream.jobs.lifecycle.start import _opened
 from sqlstream.latency import LATENCY
 from sqlstream.planner.nodes import Output
-from sqlstream.planner.physical.steps import ThroughSpark
+from sqlstream.planner.physical.sources import ThroughSpark
 from sqlstream.settings import Settings
 from sqlstream.spark.handle import spark_settings
 from tests.streams import table, timed

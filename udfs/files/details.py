@@ -18,10 +18,14 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types as kinds
 
+from sqlstream.errors import ConnectorError, repeating
+
 DETAILS = "__details"
 """STRING column of file splits: ``FileDetails`` as text; NULL or missing for files that only have a name."""
 
 _FIELD_ID = b"PARQUET:field_id"
+
+NO_FIELD_IDS = repeating("SS547")
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,9 @@ class FileDetails:
     * ``location``: the file as its table format names it, for readers of files that are not on this machine.
     * ``constants``: by column, the value that all rows have, as ``constant_text`` spells it.
     * ``names``: by column, its name in the file, or several of which the file has one; ``ids``: by column, its field id
-      in the file. A column in neither has its own name in the file, in any case of letters. Columns that the file lacks
-      are NULL, or have their value in ``defaults``, which is spelled as in ``constants``.
+      in the file. In a file without ids a column has one of its ``names``, and without any it may be any column: SS547.
+      A column in neither has its own name in the file, in any case of letters. Columns that the file lacks are NULL, or
+      have their value in ``defaults``, which is spelled as in ``constants``.
     * ``deleted``: the positions of deleted rows, packed by ``packed_positions``.
     """
 
@@ -63,6 +68,8 @@ class FileDetails:
                 continue
             if name in self.ids and by_id:
                 stored = by_id.get(self.ids[name])
+            elif name in self.ids and name not in self.names:
+                raise _without_ids(self.location, name)
             else:
                 named = self.names.get(name, name)
                 there_as = (by_name.get(n.lower()) for n in ([named] if isinstance(named, str) else named))
@@ -97,6 +104,12 @@ class FileDetails:
                 names = [*rows.schema.names, name]
                 rows = pa.RecordBatch.from_arrays([*rows.columns, values], names=names)
         return rows
+
+
+def _without_ids(location: str, column: str) -> ConnectorError:
+    message = f'file "{location}" has no field ids, and nothing says which of its columns is "{column}"'
+    hint = "Give the table a mapping of names (schema.name-mapping.default of Iceberg), or write the file again."
+    return ConnectorError(NO_FIELD_IDS, message, hint=hint)
 
 
 def constant_text(value: Any) -> str | None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from sqlstream.formats.columnar import Ambiguous, converted, position_of, usual_type
 from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.udfs.files.details import FileDetails
-from sqlstream.udfs.files.directories import path_of_url
+from sqlstream.udfs.files.directories import is_url, path_of_url
 from sqlstream.udfs.files.listed import Mismatch, refused
 from sqlstream.udfs.files.splits import FILE, FileRange, FileRows, FromFile, Piece, Where, naming
 
@@ -21,14 +21,23 @@ _ROWS_PER_BATCH = 1 << 17
 
 
 @dataclass(frozen=True)
+class TableFiles:
+    """How tasks read the files of a table format: Parquet, which ``stored`` opens where they are elsewhere."""
+
+    stored: Callable[[str], pa.NativeFile]
+
+
+@dataclass(frozen=True)
 class ParquetRows(FileRows):
     """Reads rows of Parquet files, and applies what a split says of its file (``udfs.files.details``).
 
     ``nulls``: columns that a file lacks are NULL instead of errors, as they always are for files with details.
+    ``stored``: opens files of table formats that are not on this machine, by their location in the details.
     ExecutionError SS524 where a file lacks a column, SS467 where its column has another type than in the table.
     """
 
     nulls: bool = False
+    stored: Callable[[str], pa.NativeFile] | None = None
 
     def read(self, file_range: FileRange) -> Iterator[Piece]:
         details = FileDetails.of_split(file_range.file)
@@ -40,8 +49,10 @@ class ParquetRows(FileRows):
                 yield from _read_table(file, file_range, self._types(), details)
 
     def opened(self, file_range: FileRange, details: FileDetails | None) -> pq.ParquetFile:
-        """Opens the file, which is on this machine."""
-        return parquet_file(file_range.path)
+        """Opens the file, which is on this machine or that ``stored`` opens."""
+        if self.stored is None or details is None or not is_url(file_range.path):
+            return parquet_file(file_range.path)
+        return pq.ParquetFile(self.stored(details.location), coerce_int96_timestamp_unit="us")
 
     def _types(self) -> dict[str, pa.DataType]:
         return {column.source: column.type for _, column in sorted(self.columns.items())}

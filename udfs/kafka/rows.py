@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Decoded, Fault
 from sqlstream.udfs.exchange import CLOCK
+from sqlstream.udfs.files.parquet import TableFiles
 from sqlstream.udfs.files.records import ReadRecords, RecordFormat, RequiredValue, pieces_apart
 from sqlstream.udfs.files.splits import Piece, SplitRows
 from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords, place_of
@@ -34,8 +35,8 @@ class TopicFormat:
     lifts: bool = False
 
 
-SplitFormat: TypeAlias = RecordFormat | TopicFormat
-"""How tasks read the rows of source splits: records of files, or messages."""
+SplitFormat: TypeAlias = RecordFormat | TopicFormat | TableFiles
+"""How tasks read the rows of source splits: records of files, messages, or the files of a table format."""
 
 
 @dataclass(frozen=True)

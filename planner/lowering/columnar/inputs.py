@@ -29,7 +29,7 @@ from sqlstream.planner.physical.steps import BlobWatermark, Operator
 from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.column_rows import SelectedRows
 from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, LIFT, PARTS, Content, Exchange, part_fields
-from sqlstream.udfs.files.parquet import ParquetRows
+from sqlstream.udfs.files.parquet import ParquetRows, TableFiles
 from sqlstream.udfs.files.records import RecordRows, RequiredValue
 from sqlstream.udfs.files.splits import FILE, FromFile, SplitRows
 from sqlstream.udfs.kafka.rows import TopicFormat, TopicRows
@@ -330,6 +330,8 @@ def file_rows(
     records = context.runtime.record_format(scan)
     if isinstance(records, TopicFormat):
         return TopicRows(rows, columns, records, letters, required)
+    if isinstance(records, TableFiles):
+        return ParquetRows(rows, columns, stored=records.stored)
     if records is not None:
         return RecordRows(rows, columns, records, apart=True, letters=letters, required=required)
     return ParquetRows(rows, columns, missing_are_null(scan.table))

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 from pyarrow import types as kinds
 
 from sqlstream.connectors.lakes.unity import found_place
-from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns
+from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns, LakeSettings
 from sqlstream.connectors.stores.options import deltalake_options, prefixed
 from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.formats.store_errors import store_error
@@ -101,10 +101,25 @@ def is_there(path: str, storage: Mapping[str, str]) -> bool:
 
 def file_system(path: str, storage: Mapping[str, str]) -> fs.FileSystem:
     """The files of a table, by their paths in it."""
+    return _files_below(*found_place(path, storage))
+
+
+def _files_below(place: str, options: Mapping[str, str]) -> fs.FileSystem:
     from deltalake.fs import DeltaStorageHandler
 
-    place, options = found_place(path, storage)
-    return fs.PyFileSystem(DeltaStorageHandler(uri_of(place), options or None))
+    return fs.PyFileSystem(DeltaStorageHandler(uri_of(place), dict(options) or None))
+
+
+def open_data_file(settings: LakeSettings, location: str) -> pa.NativeFile:
+    """Opens a data file of a table. One that the log names by a URL may be in another store, to which the same options
+    lead.
+    """
+    place, options = found_place(settings.location, settings.storage)
+    if "://" in location:
+        folder, _, location = location.rpartition("/")
+        scheme, _, rest = folder.partition("://")
+        place = f"{scheme}://{quote(rest)}"
+    return _files_below(place, options).open_input_file(location)
 
 
 # --- columns --------------------------------------------------------------------------------------------------
@@ -140,15 +155,17 @@ class StoredColumns(LakeColumns):
             hint = "Column mapping is supported for columns, not for fields in them: leave the column out of the table."
             yield Diagnostic(UNSUPPORTED_FEATURE, message, hint=hint)
 
-    def details(self, location: str, values: Mapping[str, str | None], wanted: Sequence[str]) -> FileDetails:
-        """What readers need to know of a file. ``values``: those of the partition columns, by their stored name."""
-        own = {name: self.own(name) or name for name in wanted}
-        constants = {name: values.get(stored) for name, stored in own.items() if stored in self.partitions}
-        names = {name: self.names.get(stored, stored) for name, stored in own.items() if name not in constants}
-        ids = {name: self.ids[stored] for name, stored in own.items() if name not in constants and stored in self.ids}
-        return FileDetails(location, constants, {name: stored for name, stored in names.items() if stored != name}, ids)
+    def in_files(self, own: str) -> str:
+        return self.names.get(own, own)
 
-    def partition_values(self, values: Mapping[str, str | None]) -> dict[str, str | None]:
-        """The partition values of an action of the log, by their stored name. An empty text means NULL."""
-        stored = {self.names.get(name, name): name for name in self.partitions}
-        return {stored[name]: text or None for name, text in values.items() if name in stored}
+    def details(self, location: str, values: Mapping[str, str | None], wanted: Sequence[str]) -> FileDetails:
+        """What readers need to know of a file. ``values``: those by which it is partitioned, by their names in files.
+        Other versions of the table may be partitioned by other columns.
+        """
+        own = {name: self.own(name) or name for name in wanted}
+        stored = {name: self.in_files(there) for name, there in own.items()}
+        constants = {name: values[there] for name, there in stored.items() if there in values}
+        rest = [name for name in wanted if name not in constants]
+        ids = {name: self.ids[own[name]] for name in rest if own[name] in self.ids}
+        names = {name: stored[name] for name in rest if stored[name] != name or name in ids}
+        return FileDetails(location, constants, names, ids)

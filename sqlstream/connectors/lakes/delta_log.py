@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -57,15 +57,16 @@ _Action = Mapping[str, Any]
 class DeltaLog(VersionLog):
     """The versions of a Delta table."""
 
+    columns: StoredColumns
+
     def __init__(self, settings: LakeSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._wanted = [name for name, _ in settings.columns]
         require_deltalake()
         self._place = found_place(settings.location, settings.storage)
         self._table = self._open()
-        self._schema = ""
         if not settings.bounded or settings.as_of is None:  # else the columns of that version count
-            self._require_columns()
+            self._use(StoredColumns.of(self._table))
         self._files_of = lru_cache(4)(self._read)
 
     def _open(self, version: int | None = None) -> DeltaTable:
@@ -78,15 +79,9 @@ class DeltaLog(VersionLog):
                 raise
             raise self._gone(f"does not have its version {version} any more", expired=True) from None
 
-    def _require_columns(self) -> None:
-        """Raises SS546 or SS547 where columns are not those that are declared, or not any more."""
-        schema = self._table.schema().to_json()
-        if schema != self._schema:
-            self.columns = StoredColumns.of(self._table)
-            wrong = self.columns.wrong(self._settings.name, self._settings.types)
-            if wrong:
-                raise ConnectorError.of(wrong)
-            self._schema = schema
+    def _use(self, columns: StoredColumns) -> None:
+        self._require(columns)
+        self.columns = columns
 
     @cached_property
     def _fs(self) -> fs.FileSystem:
@@ -98,9 +93,15 @@ class DeltaLog(VersionLog):
             self._place, self._table = place, self._open()
             self.__dict__.pop("_fs", None)
         with delta_errors(self._settings.name, self._settings.location):
+            before = self._table.version()
             self._table.update_incremental()
-        self._require_columns()
-        return int(self._table.version())
+        newest = int(self._table.version())
+        if newest != before and self._settings.as_of is None:
+            columns = StoredColumns.of(self._table)
+            if columns != self.columns:
+                self._use(columns)
+                self._files_of.cache_clear()
+        return newest
 
     def after(self, version: int) -> int | None:
         newest = self._table.version()
@@ -183,58 +184,64 @@ class DeltaLog(VersionLog):
     # --- files ----------------------------------------------------------------------------------------------------
 
     def _snapshot(self, version: int) -> Sequence[LakeFile]:
-        """All files of a version, the oldest ones first."""
+        """All files of a version, the oldest ones first. A stream goes on with later ones, and has the names of now."""
         table = self._open(version)
-        columns = self.columns = StoredColumns.of(table)
-        wrong = columns.wrong(self._settings.name, self._settings.types)
-        if wrong:
-            raise ConnectorError.of(wrong)
+        there = StoredColumns.of(table)
+        if self._settings.bounded:
+            self._use(there)
         deleted = self._deleted(table)
         actions = pa.table(table.get_add_actions()).sort_by([("modification_time", "ascending"), ("path", "ascending")])
         files = []
         for action in actions.to_pylist():
-            values = {name: constant_text(value) for name, value in (action.get("partition") or {}).items()}
-            details = columns.details(unquote(action["path"]), values, self._wanted)
-            details = replace(details, deleted=packed_positions(deleted.get(_path(details.location), _NO_ROWS)))
+            partition = {there.in_files(name): value for name, value in (action.get("partition") or {}).items()}
+            values = {name: constant_text(value) for name, value in partition.items()}
+            details = self.columns.details(unquote(action["path"]), values, self._wanted)
+            details = replace(
+                details, deleted=packed_positions(deleted.get(self._place_of(details.location), _NO_ROWS))
+            )
             file = self._file(action["size_bytes"], details, RowKind.INSERT)
-            pruned = bool(self._settings.filters) and not self._may_match(action, columns)
+            pruned = bool(self._settings.filters) and not self._may_match(action, partition)
             files.append(replace(file, pruned=pruned))
         return files
 
-    def _may_match(self, action: _Action, columns: StoredColumns) -> bool:
+    def _may_match(self, action: _Action, partition: Mapping[str, Any]) -> bool:
+        """``partition``: the values by which the file is partitioned, by their names in files."""
         bounds: dict[str, Bounds] = {}
         for name in self._wanted:
-            own = columns.own(name) or name
-            if own in columns.partitions:
-                value = action["partition"][own]
+            stored = self.columns.in_files(self.columns.own(name) or name)
+            if stored in partition:
+                value = partition[stored]
                 bounds[name] = Bounds(value, value, value is None, value is None)
                 continue
-            stored = columns.names.get(own, own)
             least, most, nulls = ((action.get(key) or {}).get(stored) for key in ("min", "max", "null_count"))
             rows = action.get("num_records")
             bounds[name] = Bounds(least, most, nulls != 0, nulls is not None and nulls == rows)
         return may_match(self._settings.filters, bounds)
 
     def _deleted(self, table: DeltaTable) -> dict[str, np.ndarray]:
-        """The positions of deleted rows, by the path of the file in the table and by its whole path."""
+        """The positions of deleted rows, by ``_place_of`` the file."""
         if _DELETION_VECTORS not in (table.protocol().reader_features or ()):
             return {}
         with delta_errors(self._settings.name, self._settings.location):
             vectors = pa.table(table.deletion_vectors())
-        root = f"{unquote(urlsplit(table.table_uri).path).rstrip('/')}/"
-        paths = [unquote(urlsplit(url).path) for url in vectors["filepath"].to_pylist()]
+        places = [_place(unquote(url)) for url in vectors["filepath"].to_pylist()]
         kept = (np.asarray(vector.values) for vector in vectors["selection_vector"])
-        found = {path: np.flatnonzero(~keep) for path, keep in zip(paths, kept, strict=True)}
-        return found | {path.removeprefix(root): rows for path, rows in found.items()}
+        return {place: np.flatnonzero(~keep) for place, keep in zip(places, kept, strict=True)}
+
+    def _place_of(self, location: str) -> str:
+        """The place of a file that the log names by its path in the table or by a URL, in any store."""
+        if "://" in location or location.startswith("file:/"):
+            return _place(location)
+        return f"{_place(unquote(self._table.table_uri)).rstrip('/')}/{location}"
 
     def _file(self, size: int, details: FileDetails, kind: RowKind | None) -> LakeFile:
         if self._settings.changes and kind is not None:
             details = replace(details, constants={**details.constants, ROW_KIND: kind.value})
         location, root = details.location, uri_of(self._settings.location).rstrip("/")
         if location.startswith("file:/"):  # of a shallow clone
-            return LakeFile(f"file://{quote(_path(location))}", size, details)
-        url = location if "://" in location else f"{'' if '://' in root else 'file://'}{_quoted(f'{root}/{location}')}"
-        return LakeFile(url, size, details)
+            return LakeFile(f"file://{quote(_place(location))}", size, details)
+        whole = location if "://" in location else f"{root}/{location}"
+        return LakeFile(whole if "://" in whole else f"file://{quote(whole)}", size, details)
 
     # --- what a version has done ----------------------------------------------------------------------------------
 
@@ -281,10 +288,9 @@ class DeltaLog(VersionLog):
             raise ConnectorError(
                 UNSUPPORTED_FEATURE, message, hint="Enable the change feed (delta.enableChangeDataFeed)."
             )
-        details = self.columns.details(
-            unquote(action["path"]), self.columns.partition_values(values or {}), self._wanted
-        )
-        details = replace(details, deleted=packed_positions(deleted.get(_path(details.location), _NO_ROWS)))
+        filled = {name: text or None for name, text in (values or {}).items()}  # an empty text means NULL
+        details = self.columns.details(unquote(action["path"]), filled, self._wanted)
+        details = replace(details, deleted=packed_positions(deleted.get(self._place_of(details.location), _NO_ROWS)))
         return self._file(action.get("size") or 1, details, kind)
 
     def _changes(self, version: int) -> Sequence[LakeFile]:
@@ -298,7 +304,30 @@ class DeltaLog(VersionLog):
         after = self._vectors(version, added)
         gone = [self._of_action(action, RowKind.DELETE, before) for action in removed]
         new = [self._of_action(action, RowKind.INSERT, after) for action in added]
-        return _without_kept_rows(gone, new, before, after, {unquote(a["path"]): _row_count(a) for a in added})
+        return self._without_kept_rows(gone, new, before, after, {unquote(a["path"]): _row_count(a) for a in added})
+
+    def _without_kept_rows(
+        self,
+        gone: Sequence[LakeFile],
+        new: Sequence[LakeFile],
+        before: Mapping[str, np.ndarray],
+        after: Mapping[str, np.ndarray],
+        counts: Mapping[str, int | None],
+    ) -> list[LakeFile]:
+        """A file that is removed and added with other deleted rows still has the others, which do not change."""
+        both = {file.details.location for file in gone} & {file.details.location for file in new}
+
+        def only(file: LakeFile, own: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> LakeFile:
+            path = file.details.location
+            if path not in both:
+                return file
+            count, place = counts[path], self._place_of(path)
+            assert count is not None, "a file with a deletion vector has numRecords"
+            changed = np.setdiff1d(other.get(place, _NO_ROWS), own.get(place, _NO_ROWS))
+            deleted = packed_positions(np.setdiff1d(np.arange(count), changed))
+            return replace(file, details=replace(file.details, deleted=deleted))
+
+        return [*(only(file, before, after) for file in gone), *(only(file, after, before) for file in new)]
 
 
 def commit_of(files: fs.FileSystem, version: int) -> list[_Action]:
@@ -313,29 +342,6 @@ def _of_feed(file: LakeFile, retracts: bool) -> LakeFile:
     constants = {**file.details.constants, RETRACTS: str(retracts).lower()}
     names = {**file.details.names, CHANGE_TYPE: CHANGE_TYPE}
     return replace(file, details=replace(file.details, constants=constants, names=names))
-
-
-def _without_kept_rows(
-    gone: Sequence[LakeFile],
-    new: Sequence[LakeFile],
-    before: Mapping[str, np.ndarray],
-    after: Mapping[str, np.ndarray],
-    counts: Mapping[str, int | None],
-) -> list[LakeFile]:
-    """A file that is removed and added with other deleted rows still has the others, which do not change."""
-    both = {file.details.location for file in gone} & {file.details.location for file in new}
-
-    def only(file: LakeFile, own: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray]) -> LakeFile:
-        path = file.details.location
-        if path not in both:
-            return file
-        count = counts[path]
-        assert count is not None, "a file with a deletion vector has numRecords"
-        changed = np.setdiff1d(other.get(_path(path), _NO_ROWS), own.get(_path(path), _NO_ROWS))
-        deleted = packed_positions(np.setdiff1d(np.arange(count), changed))
-        return replace(file, details=replace(file.details, deleted=deleted))
-
-    return [*(only(file, before, after) for file in gone), *(only(file, after, before) for file in new)]
 
 
 _NO_ROWS = np.zeros(0, np.int64)
@@ -355,13 +361,8 @@ def _micros(time: datetime) -> int:
     return round(aware.timestamp() * 1_000_000)
 
 
-def _path(location: str) -> str:
-    """The path of a file: in the table, or, where the log has a URL, the whole one."""
+def _place(location: str) -> str:
+    """A URL without its scheme, which writers spell in several ways; of a local file its path."""
     if location.startswith("file:/"):
         return f"/{location.removeprefix('file:').lstrip('/')}"
-    return f"/{location.partition('://')[2].partition('/')[2]}" if "://" in location else location
-
-
-def _quoted(path: str) -> str:
-    scheme, separator, rest = path.partition("://")
-    return f"{scheme}{separator}{quote(rest)}" if separator else quote(path)
+    return location.partition("://")[2] or location

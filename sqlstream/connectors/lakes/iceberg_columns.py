@@ -123,13 +123,16 @@ class StoredColumns(LakeColumns):
         ids = {field.name: field.field_id for field in own.fields}
         mapping = table.name_mapping()
         mapped = {f.field_id: f.names for f in mapping.root} if mapping is not None else {}
-        names = {name: mapped[number] for name, number in ids.items() if mapped.get(number)}
+        names = {name: mapped.get(number, []) for name, number in ids.items()} if mapping is not None else {}
         arrow = schema_to_pyarrow(own, include_field_ids=False)
         kinds = pa.schema([(f.name, usual_type(f.type)) for f in arrow])
         moved = frozenset(_with_moved_fields(table, own))
         defaults = {f.name: f.initial_default for f in own.fields if f.initial_default is not None}
         texts = {name: value_text(value, kinds.field(name).type) for name, value in defaults.items()}
         return StoredColumns(kinds, ids, names, moved, {name: text for name, text in texts.items() if text is not None})
+
+    def in_files(self, own: str) -> str:
+        return str(self.ids[own])
 
     def unsupported(self, shown: str, own: str, declared: DataType) -> Iterator[Diagnostic]:
         if own in self.moved:

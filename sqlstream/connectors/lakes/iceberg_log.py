@@ -26,7 +26,6 @@ from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import RowKind
 from sqlstream.udfs.files.details import FileDetails, packed_positions
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.lookup.source import Comparison
 
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
@@ -44,19 +43,19 @@ _NO_ROWS = np.zeros(0, np.int64)
 class IcebergLog(VersionLog):
     """The snapshots of an Iceberg table that lead to the current one. The version is the id of a snapshot."""
 
+    columns: StoredColumns
+
     def __init__(self, settings: LakeSettings) -> None:
-        self._settings = settings
+        super().__init__(settings)
         self._wanted = [name for name, _ in settings.columns]
         self._table = open_table(settings.name, settings.location, settings.storage)
         self._look()
         if not settings.bounded or settings.as_of is None:
-            self._require_columns(StoredColumns.of(self._table))
+            self._use(StoredColumns.of(self._table))
         self._files_of = lru_cache(4)(self._read)
 
-    def _require_columns(self, columns: StoredColumns) -> None:
-        wrong = columns.wrong(self._settings.name, self._settings.types)
-        if wrong:
-            raise ConnectorError.of(wrong)
+    def _use(self, columns: StoredColumns) -> None:
+        self._require(columns)
         self.columns = columns
 
     def _look(self) -> None:
@@ -68,12 +67,15 @@ class IcebergLog(VersionLog):
         self._following = {s.parent_snapshot_id: s.snapshot_id for s in snapshots}
 
     def newest(self) -> int:
-        schema = self._table.metadata.current_schema_id
+        before = self._table.metadata_location
         with iceberg_errors(self._settings.name):
             self._table.refresh()
         self._look()
-        if self._table.metadata.current_schema_id != schema:
-            self._require_columns(StoredColumns.of(self._table))
+        if self._table.metadata_location != before and self._settings.as_of is None:
+            columns = StoredColumns.of(self._table)
+            if columns != self.columns:
+                self._use(columns)
+                self._files_of.cache_clear()
         return self._current()
 
     def _current(self) -> int:
@@ -109,7 +111,7 @@ class IcebergLog(VersionLog):
             case "earliest", _:
                 return Position(next(iter(self._snapshots)))
             case "version", str(at):
-                self._require(int(at))
+                self._require_snapshot(int(at))
                 return Position(int(at))
             case "timestamp", str(at):
                 time = datetime.fromisoformat(at).timestamp() * 1000
@@ -117,7 +119,7 @@ class IcebergLog(VersionLog):
                 return Position(later[0]) if later else Position(newest, index=None)
         return Position(newest, whole=True)
 
-    def _require(self, snapshot: int) -> None:
+    def _require_snapshot(self, snapshot: int) -> None:
         if snapshot not in self._snapshots:
             raise self._gone(f"has no snapshot {snapshot} among those that lead to the current one")
 
@@ -152,13 +154,13 @@ class IcebergLog(VersionLog):
         if self._settings.as_of is not None:
             number = self._table.snapshot_by_id(version).schema_id  # type: ignore[union-attr]  # it is there
             schema = self._table.schemas().get(-1 if number is None else number)
-            self._require_columns(StoredColumns.of(self._table, schema))
+            self._use(StoredColumns.of(self._table, schema))
         tasks = self._tasks(version)
         added = {entry.data_file.file_path: entry.sequence_number or 0 for entry in self._entries(version, every=True)}
         tasks = sorted(tasks, key=lambda t: (added.get(t.file.file_path, 0), t.file.file_path))
         kept = None
         if self._settings.filters:
-            kept = {t.file.file_path for t in self._tasks(version, _expression(self._settings.filters, self.columns))}
+            kept = {task.file.file_path for task in self._tasks(version, self._expression())}
         deleted = self._deleted(tasks)
         files = (self._file(task.file, RowKind.INSERT, deleted) for task in tasks)
         return [replace(file, pruned=kept is not None and file.details.location not in kept) for file in files]
@@ -175,6 +177,35 @@ class IcebergLog(VersionLog):
             message = f'Iceberg table "{self._settings.name}" has equality deletes, which are not supported'
             hint = "Let its writer put files together (rewrite_data_files), which applies them."
             raise ConnectorError(UNSUPPORTED_FEATURE, message, hint=hint) from None
+
+    def _expression(self) -> BooleanExpression:
+        """The filters as an expression of Iceberg, by which it leaves out files. It has the names of the newest schema:
+        the library looks for columns there, also in an earlier snapshot, in which another column may have a name.
+        """
+        from pyiceberg import expressions
+
+        ice: Any = expressions  # whose annotations do not know terms as texts
+        compared: Mapping[str, Any] = {
+            "=": ice.EqualTo, "<>": ice.NotEqualTo, "<": ice.LessThan, "<=": ice.LessThanOrEqual,
+            ">": ice.GreaterThan, ">=": ice.GreaterThanOrEqual,
+        }  # fmt: skip
+        names = {field.field_id: field.name for field in self._table.schema().fields}
+        result: BooleanExpression = ice.AlwaysTrue()
+        for comparison in self._settings.filters:
+            own = self.columns.own(comparison.column) or comparison.column
+            name = names.get(self.columns.ids[own])
+            if name is None:  # it was dropped since
+                continue
+            match comparison.operator:
+                case "IS NULL":
+                    result = ice.And(result, ice.IsNull(name))
+                case "IS NOT NULL":
+                    result = ice.And(result, ice.NotNull(name))
+                case "IN":
+                    result = ice.And(result, ice.In(name, comparison.value))
+                case operator:
+                    result = ice.And(result, compared[operator](name, comparison.value))
+        return result
 
     def _deleted(self, tasks: Sequence[FileScanTask]) -> dict[str, np.ndarray]:
         """The positions of deleted rows, by file."""
@@ -291,27 +322,3 @@ def _url(path: str) -> str:
     """The URL of a file, whose path the table has without the escapes of URLs."""
     local = path.removeprefix("file://") if path.startswith("file://") else path.removeprefix("file:")
     return local if "://" in local else f"file://{quote(local)}"
-
-
-def _expression(filters: Sequence[Comparison], columns: StoredColumns) -> BooleanExpression:
-    """The filters as an expression of Iceberg, by which it leaves out files."""
-    from pyiceberg import expressions
-
-    ice: Any = expressions  # whose annotations do not know terms as texts
-    compared: Mapping[str, Any] = {
-        "=": ice.EqualTo, "<>": ice.NotEqualTo, "<": ice.LessThan, "<=": ice.LessThanOrEqual, ">": ice.GreaterThan,
-        ">=": ice.GreaterThanOrEqual,
-    }  # fmt: skip
-    result: BooleanExpression = ice.AlwaysTrue()
-    for comparison in filters:
-        name = columns.own(comparison.column) or comparison.column
-        match comparison.operator:
-            case "IS NULL":
-                result = ice.And(result, ice.IsNull(name))
-            case "IS NOT NULL":
-                result = ice.And(result, ice.NotNull(name))
-            case "IN":
-                result = ice.And(result, ice.In(name, comparison.value))
-            case operator:
-                result = ice.And(result, compared[operator](name, comparison.value))
-    return result

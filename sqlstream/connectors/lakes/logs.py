@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors.lakes.versions import LakeSettings, VersionLog
@@ -21,12 +22,17 @@ def log_of(settings: LakeSettings) -> VersionLog:
     return DeltaLog(settings)
 
 
-def open_file(settings: LakeSettings, location: str) -> pa.NativeFile:
-    """Opens a data file that is not on this machine. ``location``: as in ``FileDetails``."""
-    if settings.format == "iceberg":
-        from sqlstream.connectors.lakes.iceberg_columns import open_data_file
+@dataclass(frozen=True)
+class StoredFiles:
+    """Opens data files that are not on this machine, by their location in ``FileDetails``."""
 
-        return open_data_file(settings, location)
-    from sqlstream.connectors.lakes.delta_columns import file_system
+    settings: LakeSettings
 
-    return file_system(settings.location, settings.storage).open_input_file(location)
+    def __call__(self, location: str) -> pa.NativeFile:
+        if self.settings.format == "iceberg":
+            from sqlstream.connectors.lakes import iceberg_columns
+
+            return iceberg_columns.open_data_file(self.settings, location)
+        from sqlstream.connectors.lakes import delta_columns
+
+        return delta_columns.open_data_file(self.settings, location)

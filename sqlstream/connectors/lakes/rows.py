@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from sqlstream.connectors.lakes.logs import open_file
+from sqlstream.connectors.lakes.logs import StoredFiles
 from sqlstream.connectors.lakes.versions import CHANGE_TYPE, RETRACTS, LakeFile, LakeSettings
 from sqlstream.planner.catalog import RowKind
 from sqlstream.udfs.files.details import DETAILS, FileDetails
@@ -37,30 +36,13 @@ def splits(files: Sequence[LakeFile], share: int = 0, shares: int = 1) -> pa.Rec
     return pa.RecordBatch.from_arrays(columns, schema=SPLITS)
 
 
-def reader_of(schema: pa.Schema, types: Mapping[str, pa.DataType], settings: LakeSettings) -> LakeRows:
+def reader_of(schema: pa.Schema, types: Mapping[str, pa.DataType], settings: LakeSettings) -> ParquetRows:
     """Returns the reader of a table's rows. ``types``: the columns of the table among those of ``schema``."""
     columns = {name: FromFile(name, kind) for name, kind in types.items()}
-    # Where files of Iceberg are, its catalog knows: each of them says whether it is here.
-    elsewhere = "://" in settings.location and not settings.location.startswith("file:")
-    remote = settings.format == "iceberg" or elsewhere
+    stored = StoredFiles(settings)
     if settings.changes:
-        return ChangeRows(
-            schema, columns | {ROW_KIND: FromFile(ROW_KIND, pa.string())}, False, settings if remote else None
-        )
-    return LakeRows(schema, columns, False, settings if remote else None)
-
-
-@dataclass(frozen=True)
-class LakeRows(ParquetRows):
-    """Reads rows of Parquet files of a lake. ``settings``: how to open files that are not on this machine."""
-
-    settings: LakeSettings | None = None
-
-    def opened(self, file_range: FileRange, details: FileDetails | None) -> pq.ParquetFile:
-        if self.settings is None or details is None or file_range.file[FILE].startswith("file:"):
-            return super().opened(file_range, details)
-        file = open_file(self.settings, details.location)
-        return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+        return ChangeRows(schema, columns | {ROW_KIND: FromFile(ROW_KIND, pa.string())}, stored=stored)
+    return ParquetRows(schema, columns, stored=stored)
 
 
 _KIND_OF = {
@@ -73,7 +55,7 @@ _RETRACTIONS = (RowKind.UPDATE_BEFORE.value, RowKind.DELETE.value)
 
 
 @dataclass(frozen=True)
-class ChangeRows(LakeRows):
+class ChangeRows(ParquetRows):
     """Reads changes: the rows of a file are all of one kind, or a column of the change feed says what they are."""
 
     def read(self, file_range: FileRange) -> Iterator[Piece]:

@@ -25,6 +25,7 @@ from sqlstream.connectors.connector import (
 from sqlstream.connectors.files.filesystem import NOT_A_KEY
 from sqlstream.connectors.files.tables import BYTES_PER_TRIGGER, MOST_PER_TRIGGER
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
+from sqlstream.connectors.lakes.versions import RENAMED_COLUMNS
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError, UnsupportedError
 from sqlstream.options import (
     BOOLEAN,
@@ -38,6 +39,7 @@ from sqlstream.options import (
     one_of,
 )
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, TIME_AS_OF, VERSION_AS_OF, Table
+from sqlstream.udfs.files.parquet import TableFiles
 from sqlstream.udfs.lookup.source import Comparison, LookupSource, Request
 from sqlstream.udfs.lookup.sources.files import COMPARED, keys_can_be
 
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from sqlstream.connectors.lakes.versions import LakeSettings
+    from sqlstream.udfs.kafka.rows import SplitFormat
 
 MONITOR = "source.monitor-interval"
 START, START_VERSION, START_TIME = "scan.startup.mode", "scan.startup.version", "scan.startup.timestamp"
 REWRITTEN_ROWS = "source.rewritten-rows"
+_RELOAD = "lookup.full-cache.periodic-reload.interval"
 
 
 def _time(text: str) -> str:
@@ -76,6 +80,13 @@ SOURCE_OPTIONS = (
         one_of("fail", "skip"),
         "What a stream of rows does where a version changes or removes some: the job fails, or goes on without that "
         "version. With 'changelog-mode' = 'I,UB,UA,D' all changes are read.",
+        "fail",
+    ),
+    Option(
+        RENAMED_COLUMNS,
+        one_of("fail", "follow"),
+        "What a stream, or a lookup table that is loaded again, does where another column has the name of one by now: "
+        "it fails, or goes on with the columns that have the names.",
         "fail",
     ),
     Option(
@@ -193,7 +204,8 @@ class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, Replacing
             values[REWRITTEN_ROWS] == "skip",
             values[MOST_PER_TRIGGER],
             values[BYTES_PER_TRIGGER],
-            filters,
+            values[RENAMED_COLUMNS] == "follow",
+            filters=filters,
         )
 
     # --- source ---------------------------------------------------------------------------------------------------
@@ -209,6 +221,12 @@ class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, Replacing
     def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
         """Only local files: an exchange does not know how to open others. Changes need a kind in each row."""
         return self.is_local(table) and not self.has_kinds(table)
+
+    def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> SplitFormat:
+        """A table on this machine may have files elsewhere."""
+        from sqlstream.connectors.lakes.logs import StoredFiles
+
+        return TableFiles(StoredFiles(self.settings(table, columns)))
 
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         return on_spark.lake_source.file_splits(environment, self.settings(table, columns, environment.filters))
@@ -227,8 +245,10 @@ class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, Replacing
         columns = tuple(dict(names).items())
         values = self.values(table)
         settings = replace(self.settings(table, tuple(dict(columns))), bounded=True, changes=False)
-        version = log_of(settings).first_position().version
-        interval = values["lookup.full-cache.periodic-reload.interval"]
+        log = log_of(settings)
+        version, interval = log.first_position().version, values[_RELOAD]
+        if not settings.follows_names:
+            settings = replace(settings, bound=log.bound())
         return LakeSource(table.name, request, settings.to_json(), columns, version, interval)
 
     # --- sink -----------------------------------------------------------------------------------------------------
@@ -304,6 +324,9 @@ def _check_start(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         if key in given and not streams:
             message = f'option "{key}" needs "{MONITOR}": it is about streams'
             yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint=f"Add '{MONITOR}' = '10 s' to WITH.")
+    if RENAMED_COLUMNS in given and not streams and _RELOAD not in given:
+        message = f'option "{RENAMED_COLUMNS}" needs "{MONITOR}" or "{_RELOAD}": it is about newer versions'
+        yield Diagnostic(MISSING_OPTION, message, spans.get(RENAMED_COLUMNS), hint=f"Add '{MONITOR}' = '10 s' to WITH.")
     mode = (given.get(START) or "snapshot").strip().lower()
     for key, wanted in _STARTS.items():
         if (mode == wanted) != (key in given) and streams:

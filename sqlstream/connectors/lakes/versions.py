@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from sqlstream.errors import Diagnostic, repeating
+from sqlstream.errors import ConnectorError, Diagnostic, repeating
 from sqlstream.formats.columnar import fits
 from sqlstream.options import hint_of
 from sqlstream.types import DataType, parse_type
@@ -30,6 +30,11 @@ NOT_COMMITTED = "SS550"
 CHANGE_TYPE = "_change_type"
 """The column of files of the change feed with the kind of each row."""
 
+RENAMED_COLUMNS = "source.renamed-columns"
+
+BOUND = "columns"
+"""What offsets of streams say besides the position: ``VersionLog.bound``."""
+
 RETRACTS = "__retracts"
 """A constant of files of the change feed: whether the rows to read are those that retract, or the others."""
 
@@ -45,6 +50,8 @@ class LakeSettings:
     * ``bounded``: the rows of one version are all. ``changes``: rows have kinds. ``skips_rewrites``: versions that
       change or remove rows are left out, where rows have no kinds.
     * ``most_files``, ``most_bytes``: what a micro-batch reads at most, but always one file.
+    * ``follows_names``: where a column of the stream has the name of another one by now, it is read by its name.
+    * ``bound``: what ``LakeColumns.bound`` said of the columns when the query began, where they must be the same.
     * ``filters``: files may be left out whose rows all fail one of these.
     """
 
@@ -61,6 +68,8 @@ class LakeSettings:
     skips_rewrites: bool = False
     most_files: int | None = None
     most_bytes: int | None = None
+    follows_names: bool = False
+    bound: Mapping[str, str] = field(default_factory=dict)
     filters: tuple[Comparison, ...] = ()
 
     @property
@@ -117,6 +126,28 @@ class LakeColumns(ABC):
         else:
             yield from self.unsupported(f'"{name}" of table "{table}"', own, declared)
 
+    def rebound(self, table: str, before: Mapping[str, str]) -> list[Diagnostic]:
+        """Returns diagnostics SS546 for columns whose names other columns have than before, as ``bound`` says it."""
+        now = self.bound(before)
+        return [self._rebound(table, name) for name, stored in before.items() if now.get(name, stored) != stored]
+
+    def _rebound(self, table: str, name: str) -> Diagnostic:
+        message = (
+            f'column "{name}" of table "{table}" is another column of the {self.kind} table than when the query began'
+        )
+        detail = "Columns were renamed, or dropped and added again."
+        hint = f"{START_AGAIN}, or let the query follow the names: '{RENAMED_COLUMNS}' = 'follow'."
+        return Diagnostic(WRONG_LAKE_COLUMN, message, detail=detail, hint=hint)
+
+    def bound(self, names: Iterable[str]) -> dict[str, str]:
+        """By column, what files know it by, which remains where it is renamed; without those that the table lacks."""
+        own = ((name, self.own(name)) for name in names)
+        return {name: self.in_files(stored) for name, stored in own if stored is not None}
+
+    @abstractmethod
+    def in_files(self, own: str) -> str:
+        """What files know the column with the stored name ``own`` by: its field id, or its name there."""
+
     @abstractmethod
     def unsupported(self, shown: str, own: str, declared: DataType) -> Iterator[Diagnostic]:
         """Yields diagnostics SS547 where the column with the stored name ``own`` cannot be read. ``shown``: the column
@@ -157,11 +188,42 @@ class Position:
 
     @staticmethod
     def of_json(value: Mapping[str, Any]) -> Position:
-        return Position(**value)
+        return Position(**{key: own for key, own in value.items() if key != BOUND})
 
 
 class VersionLog(ABC):
-    """The versions of a table, as its format has them."""
+    """The versions of a table, as its format has them. ``columns``: those of the table, of which the names of now
+    count; of finished data those of the version that is read.
+    """
+
+    columns: LakeColumns
+
+    def __init__(self, settings: LakeSettings) -> None:
+        self._settings = settings
+        self._bound = settings.bound
+
+    def bound(self) -> dict[str, str]:
+        """``LakeColumns.bound`` of the columns that are read, for ``keep``. Those of a version that was asked for do
+        not change.
+        """
+        if self._settings.as_of is not None:
+            return {}
+        return self.columns.bound(name for name, _ in self._settings.columns)
+
+    def keep(self, bound: Mapping[str, str]) -> None:
+        """Raises ConnectorError SS546 where one of the columns is another one than it was, now and from now on, unless
+        the settings follow names.
+        """
+        if bound and not self._settings.follows_names:
+            self._bound = bound
+            self._require(self.columns)
+
+    def _require(self, columns: LakeColumns) -> None:
+        """Raises SS546 or SS547 where columns are not those that are declared, or not any more."""
+        name = self._settings.name
+        wrong = columns.wrong(name, self._settings.types) or columns.rebound(name, self._bound)
+        if wrong:
+            raise ConnectorError.of(wrong)
 
     @abstractmethod
     def newest(self) -> int:

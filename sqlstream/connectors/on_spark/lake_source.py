@@ -20,7 +20,15 @@ from sqlstream.connectors.connector import Environment, columns_of
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lakes.logs import log_of
 from sqlstream.connectors.lakes.rows import SPLITS, reader_of, splits
-from sqlstream.connectors.lakes.versions import LakeFile, LakeSettings, Position, VersionLog, advanced, between
+from sqlstream.connectors.lakes.versions import (
+    BOUND,
+    LakeFile,
+    LakeSettings,
+    Position,
+    VersionLog,
+    advanced,
+    between,
+)
 from sqlstream.planner.catalog import Table
 from sqlstream.spark.internals import make_active
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
@@ -152,19 +160,30 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         self._last = self._log.first_position()
-        return self._last.to_json()
+        return self._offset(self._last)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: object = None) -> dict[str, Any]:  # noqa: N802
         known = self._last if start is None else Position.of_json(start)
         position = known or self._log.first_position()
+        self._keep(start)
         if not position.stop:
             newest = self._log.newest()
             if self._what_is_there and self._target is None:
                 self._target = newest
         self._last = advanced(self._log, self._settings, position, self._target)
-        return self._last.to_json()
+        return self._offset(self._last)
+
+    def _offset(self, position: Position) -> dict[str, Any]:
+        bound = self._log.bound()
+        self._log.keep(bound)
+        return {**position.to_json(), BOUND: bound}
+
+    def _keep(self, offset: dict[str, Any] | None) -> None:
+        """Lets columns be those of an offset. Those of older versions do not say them."""
+        self._log.keep((offset or {}).get(BOUND, {}))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        self._keep(end)
         first, last = Position.of_json(start), Position.of_json(end)
         return _shares(between(self._log, first, last), self._settings, self._tasks)
 

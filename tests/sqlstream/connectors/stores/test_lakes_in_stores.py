@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sqlstream.connectors import connector
@@ -15,9 +18,11 @@ from sqlstream.connectors.lakes.versions import LakeSettings
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.secrets import shown_value
+from sqlstream.session import Session
 from sqlstream.types import parse_type
 from tests.s3_server import KEY, SECRET, S3Server
-from tests.sqlstream.connectors.jobs_of_tables import named
+from tests.sqlstream.connectors import delta_tables
+from tests.sqlstream.connectors.jobs_of_tables import declare, named, rows
 from tests.sqlstream.connectors.lakes import batches_of
 from tests.sqlstream.connectors.test_delta_sink import append, writer_of
 
@@ -87,6 +92,95 @@ def test_iceberg_tables_are_written_and_read(s3_server: S3Server, tmp_path: Path
     stored = prepared(declared, values, kind.place(values)[1])
     stored.append(pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", "b"]}))
     assert [sorted(batch) for batch in batches_of(settings(declared))] == [[(1, "a"), (2, "b")]]
+
+
+# --- files in other stores than the table -------------------------------------------------------------------------
+
+
+def parquet(**columns: Any) -> bytes:
+    to = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), to)
+    return bytes(to.getvalue().to_pybytes())
+
+
+def delta_with_files(s3: S3Server, tmp_path: Path, path: str) -> tuple[Table, str]:
+    """A table with a file of its own, and two with the same path in it in another bucket and below a folder there, of
+    which one has a deleted row.
+    """
+    other, own = s3.bucket(), tmp_path / "own"
+    name = "a b%ü.parquet"
+    adds = [delta_tables.added(own, name, pa.table({"id": [1, 2], "v": ["own", "own"]}))]
+    adds[0]["add"]["path"] = quote(name)
+    for number, url in enumerate((f"{other}/{name}", f"{other}/t/{name}")):
+        data = parquet(id=[10 + number, 20 + number], v=["other", "other"])
+        s3.put(url, data)
+        adds.append(
+            {"add": {**adds[0]["add"], "path": f"{other}/{quote(url.removeprefix(f'{other}/'))}", "size": len(data)}}
+        )
+    adds[2]["add"]["deletionVector"] = delta_tables.deletion_vector([1])
+    log = [
+        delta_tables.protocol("deletionVectors"),
+        delta_tables.metadata([delta_tables.field("id", "long"), delta_tables.field("v", "string")]), *adds,
+    ]  # fmt: skip
+    delta_tables.commit(own, 0, *log)
+    if "://" in path:
+        for file in (f for f in own.rglob("*") if f.is_file()):
+            s3.put(f"{path}/{file.relative_to(own)}", file.read_bytes())
+    return table("delta", s3, path=path), other
+
+
+def test_files_of_delta_tables_may_be_in_other_buckets(s3_server: S3Server, tmp_path: Path) -> None:
+    declared, _ = delta_with_files(s3_server, tmp_path, f"{s3_server.bucket()}/t")
+    expected = [(1, "own"), (2, "own"), (10, "other"), (11, "other"), (20, "other")]
+    assert [sorted(batch) for batch in batches_of(settings(declared))] == [expected]
+    stream = replace(settings(declared), bounded=False, start="earliest")
+    assert [sorted(batch) for batch in batches_of(stream)] == [expected]
+
+
+@pytest.mark.spark
+def test_tables_on_this_machine_may_have_files_in_stores(session: Session, s3_server: S3Server, tmp_path: Path) -> None:
+    """Exchanges, which read files themselves, open them as well."""
+    own = tmp_path / "own"
+    there, _ = delta_with_files(s3_server, tmp_path, str(own))
+    storage = {"aws_endpoint": s3_server.url, "aws_region": "us-east-1", "aws_allow_http": "true",
+               "aws_access_key_id": KEY, "aws_secret_access_key": SECRET}  # fmt: skip
+    declared = replace(there, options=(("path", str(own)), *((f"storage.{k}", v) for k, v in storage.items())))
+    expected = [(1, "own"), (2, "own"), (10, "other"), (11, "other"), (20, "other")]
+    assert [sorted(batch) for batch in batches_of(settings(declared))] == [expected]
+    given = {"connector": "delta", **dict(declared.options)}
+    declare(session, "t", "id BIGINT, v STRING", given)
+    assert rows(session, "SELECT v, SUM(id) FROM t GROUP BY v") == [("other", 41), ("own", 3)]
+
+
+def test_files_of_iceberg_tables_may_be_in_other_buckets(s3_server: S3Server, tmp_path: Path) -> None:
+    """A local warehouse, whose table has its metadata in one bucket and its files in two others."""
+    from sqlstream.connectors.lakes.iceberg_columns import catalog_of
+
+    catalog = {
+        "table-name": "shop.t", "catalog.uri": f"sqlite:///{tmp_path / 'catalog.db'}",
+        "catalog.warehouse": f"file://{tmp_path}/warehouse",
+    }  # fmt: skip
+    declared = Table("t", COLUMNS, "iceberg", tuple((catalog | s3_server.options).items()))
+    kind: Any = connector("iceberg")
+    of_library = catalog_of(kind.place(kind.resolved_values(declared))[1])
+    of_library.create_namespace("shop")
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    made = of_library.create_table("shop.t", schema, location=f"{s3_server.bucket()}/t")
+    for number in range(2):
+        with made.transaction() as transaction:
+            transaction.set_properties({"write.data.path": f"{s3_server.bucket()}/data {number}"})
+        made.append(pa.table({"id": pa.array([number], pa.int64()), "v": ["x"]}, schema))
+    assert [sorted(batch) for batch in batches_of(settings(declared))] == [[(0, "x"), (1, "x")]]
+    files = [task.file.file_path for task in made.scan().plan_files()]
+    opened = [kind.record_format(None, declared, ("id",)).stored(path) for path in files]
+    assert sorted(pq.read_table(file)["id"].to_pylist() for file in opened) == [[0], [1]]
+
+
+def test_files_that_other_stores_refuse_are_named(s3_server: S3Server, tmp_path: Path) -> None:
+    declared, other = delta_with_files(s3_server, tmp_path, f"{s3_server.bucket()}/t")
+    s3_server.files.delete_file(f"{other.removeprefix('s3://')}/t/a b%ü.parquet")
+    with pytest.raises(SqlStreamError, match=f"SS529.*{other}/t/a b%ü.parquet"):
+        batches_of(settings(declared))
 
 
 def test_stores_that_refuse_are_named(s3_server: S3Server) -> None:

@@ -143,14 +143,16 @@ def struct_of(table: Table, values: Sequence[str]) -> Column:
 
 
 class SharedSources:
-    """The ``Runtime`` that lowers a statement set: all its queries read a table from one source."""
+    """The ``Runtime`` that lowers a statement set: all its queries read a table from one source, but where an OPTIONS
+    hint or the time of FOR SYSTEM_TIME make it another one.
+    """
 
     def __init__(self, runtime: Runtime, root: Step) -> None:
         reads = [step for step in root.walk() if isinstance(step, Read)]
         self._runtime = runtime
-        self._ordered = {read.node.table.name for read in reads if read.in_order}
+        self._ordered = {_source(read.node) for read in reads if read.in_order}
         self._columns = _read_columns(reads)
-        self._tables: dict[str, DataFrame] = {}
+        self._tables: dict[_Source, DataFrame] = {}
         self._control: dict[str, DataFrame] = {}
         self._clock: DataFrame | None = None
 
@@ -172,12 +174,12 @@ class SharedSources:
 
     def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """The columns of this scan, and the hidden ones, from the shared source of the table."""
-        name = scan.table.name
-        columns = self._columns[name]
-        if name not in self._tables:
+        source = _source(scan)
+        columns = self._columns[source]
+        if source not in self._tables:
             whole = replace(scan, columns=columns, predicates=())
-            self._tables[name] = self._runtime.read(whole, in_order=name in self._ordered, located=True)
-        rows = self._tables[name]
+            self._tables[source] = self._runtime.read(whole, in_order=source in self._ordered, located=True)
+        rows = self._tables[source]
         extra = [c for c in rows.columns if c not in columns and (in_order or c not in PARTS)]
         return rows.select(*map(column, (*scan.columns, *extra)))
 
@@ -225,15 +227,23 @@ class SharedSources:
         return self._runtime.implementation(function)
 
 
-def _read_columns(reads: Sequence[Read]) -> dict[str, tuple[str, ...]]:
-    """By table, the columns that its scans read, in the table's order."""
-    needed: dict[str, set[str]] = {}
-    tables: dict[str, Table] = {}
+_Source = tuple[str, tuple[tuple[str, str], ...]]
+"""The name of a table, and its options."""
+
+
+def _source(scan: Scan) -> _Source:
+    return scan.table.name, scan.table.options
+
+
+def _read_columns(reads: Sequence[Read]) -> dict[_Source, tuple[str, ...]]:
+    """By source, the columns that its scans read, in the table's order."""
+    needed: dict[_Source, set[str]] = {}
+    tables: dict[_Source, Table] = {}
     for scan in (read.node for read in reads):
-        tables[scan.table.name] = scan.table
+        tables[_source(scan)] = scan.table
         columns = columns_to_read(scan.table, scan.columns, scan.on_error, checked=True)
-        needed.setdefault(scan.table.name, set()).update(columns)
-    return {name: tuple(c.name for c in tables[name].columns if c.name in read) for name, read in needed.items()}
+        needed.setdefault(_source(scan), set()).update(columns)
+    return {one: tuple(c.name for c in tables[one].columns if c.name in read) for one, read in needed.items()}
 
 
 # --- statement sets: the rows of all inserts as one stream, split where a micro-batch is written --------------

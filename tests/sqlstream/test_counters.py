@@ -86,6 +86,16 @@ KINDS = [
         {"a": of_k(1), "b": 301, "c": 0},
     ),
     Kind(
+        "a statement set of one table with other options",
+        SET.format(
+            "INSERT INTO a SELECT k, v FROM json_rows WHERE k = 1;"
+            " INSERT INTO b SELECT k, v FROM json_rows /*+ OPTIONS('path' = '{folder}/late_rows') */;"
+        ),
+        2 * ROWS + LATE,
+        of_k(1) + ROWS + LATE,
+        {"a": of_k(1), "b": ROWS + LATE},
+    ),
+    Kind(
         "a statement set of several sources, windows and a union",
         SET.format(
             f"INSERT INTO a {COUNTS.format(table='parquet_rows', where='WHERE v < 300')};"
@@ -229,10 +239,10 @@ assert {*REPEATED} <= {kind.name for kind in KINDS}
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, id=k.name, marks=[pytest.mark.long] * (k.name in REPEATED)) for k in KINDS]
 )
-def test_all_counters_are_exact(kind: Kind, session: Session) -> None:
+def test_all_counters_are_exact(kind: Kind, session: Session, folder: Path) -> None:
     for key, value in kind.settings.items():
         session.sql(f"SET '{key}' = '{value}'")
-    job = run(session, kind.sql)
+    job = run(session, kind.sql.replace("{folder}", str(folder)))
     actual = job.progress()
     assert (actual.rows_in, actual.rows_out, dict(actual.rows_by_table)) == (kind.rows_in, kind.rows_out, kind.by_table)
     assert (actual.late_rows, dict(actual.bad_rows)) == (kind.late, kind.bad)

@@ -9,14 +9,13 @@ So the process holds each of them: until it is closed, or a while after its owne
 from __future__ import annotations
 
 import atexit
-import logging
 from collections import deque
 from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
-from sqlstream.udfs.kafka.tokens import with_tokens
+from sqlstream.udfs.kafka.tokens import LOG, with_tokens
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -35,7 +34,7 @@ def admin_of(owner: object | None, settings: Mapping[str, Any]) -> AdminClient:
 
     while _abandoned:
         _end(_abandoned.popleft())
-    made = AdminClient(with_tokens(settings), logger=logging.getLogger("sqlstream.kafka"))
+    made = AdminClient(with_tokens(settings), logger=LOG)
     number = next(_numbers)
     _open[number] = made
     if owner is not None:  # its end may be noticed in any thread, also in one of the client's

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.errors import ConnectorError
-from sqlstream.udfs.kafka.tokens import with_tokens
+from sqlstream.udfs.kafka.tokens import LOG, with_tokens
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
 
 UNREACHABLE = "SS590"
-LOGGER = "sqlstream.kafka"
 
 _FETCHES_ON = {"fetch.queue.backoff.ms": "10"}
 """Where 100,000 messages wait for us, librdkafka fetches no more for a second otherwise, in which we read them several
@@ -43,7 +41,7 @@ def consumer_of(properties: Mapping[str, str], group: str = "sqlstream", **more:
     from confluent_kafka import Consumer, KafkaException  # an optional package
 
     try:
-        made = Consumer({**consumer_settings(properties, group), **more}, logger=logging.getLogger(LOGGER))
+        made = Consumer({**consumer_settings(properties, group), **more}, logger=LOG)
     except KafkaException as error:
         raise wrong_properties(error) from None
     made.poll(0)  # gives librdkafka its first token, where it logs in by one

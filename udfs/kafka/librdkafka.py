@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kafka.clients import LOGGER
 from sqlstream.udfs.kafka.fetched import AT_ONCE, FIELDS, Fetched, Notice, Slot, timestamp_types, timestamps
+from sqlstream.udfs.kafka.tokens import LOG
 
 _OLDEST = 0x020100FF  # the first one with epochs of leaders
 _POINTER, _TEXT, _INT, _LONG, _SIZE = (
@@ -274,7 +274,7 @@ def _log(client: int | None, level: int, facility: bytes, text: bytes) -> None:
     found = library()
     name = found.name(client).decode(errors="replace") if client and found is not None else ""
     words = (facility.decode(errors="replace"), name, text.decode(errors="replace"))
-    logging.getLogger(LOGGER).log(_LEVELS[level], "%s [%s] %s", *words)
+    LOG.log(_LEVELS[level], "%s [%s] %s", *words)
 
 
 def _ignore(client: int | None, code: int, reason: bytes, opaque: int | None) -> None:

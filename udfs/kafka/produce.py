@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,7 +17,7 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ConnectorError
 from sqlstream.udfs.kafka.clients import UNREACHABLE, reason_of, wrong_properties
-from sqlstream.udfs.kafka.tokens import require_token, with_tokens
+from sqlstream.udfs.kafka.tokens import LOG, require_token, with_tokens
 from sqlstream.udfs.texts import python_list
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def producer_of(properties: Mapping[str, str], **own: Any) -> Producer:
         usual["delivery.timeout.ms"] = "120000"
     try:
         given = {**usual, **with_tokens(common_properties(properties)), **own}
-        made = Producer(given, logger=logging.getLogger("sqlstream.kafka"))
+        made = Producer(given, logger=LOG)
     except KafkaException as error:
         raise wrong_properties(error) from None
     made.poll(0)  # gives librdkafka its first token, where it logs in by one: nothing else may ask for it before
@@ -216,8 +215,7 @@ class Sender:
         with _delivering(topic):
             left = self.producer.flush(_AT_MOST_SECONDS)
         if left or self._refused:
-            log = logging.getLogger("sqlstream.kafka")
-            log.warning("topic %s: %d messages refused, %d not delivered yet", topic, len(self._refused), left)
+            LOG.warning("topic %s: %d messages refused, %d not delivered yet", topic, len(self._refused), left)
             self._refused.clear()
 
     def require_delivered(self, topic: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -10,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sqlstream.errors import ConnectorError, repeating
-from sqlstream.udfs.kafka.clients import LOGGER, UNREACHABLE, reason_of
+from sqlstream.udfs.kafka.clients import UNREACHABLE, reason_of
 from sqlstream.udfs.kafka.fetched import Fetched, FetchingConsumer, Notice, Slot
+from sqlstream.udfs.kafka.tokens import LOG
 
 LOST = repeating("SS592")
 
@@ -45,7 +45,7 @@ def lose(what: str, *, skips_lost: bool) -> None:
     """Tells the log of messages that are gone; ConnectorError SS592 unless the table ``skips_lost`` ones."""
     if not skips_lost:
         raise losing(what)
-    logging.getLogger(LOGGER).warning("messages are gone before they were read: %s", what)
+    LOG.warning("messages are gone before they were read: %s", what)
 
 
 class Reader:

@@ -26,6 +26,9 @@ from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
 from sqlstream.udfs.functions import load, user_code
 
+LOG = logging.getLogger("sqlstream.kafka")
+"""The log of all that reads and writes Kafka."""
+
 NO_TOKEN = "SS559"
 
 FUNCTION = "sasl.oauthbearer.token.function"
@@ -99,8 +102,7 @@ class TokenSource:
                 except ConnectorError as error:
                     if self._token is None or now >= self._token.expires:
                         raise
-                    log = logging.getLogger("sqlstream.kafka")
-                    log.warning(
+                    LOG.warning(
                         "the token is not renewed yet, and valid for %d s: %s", self._token.expires - now, error
                     )
                 else:
@@ -112,7 +114,7 @@ class TokenSource:
         try:
             text, expires, principal, extensions = self.token()
         except ConnectorError as error:
-            logging.getLogger("sqlstream.kafka").warning("no token: %s", error)
+            LOG.warning("no token: %s", error)
             raise
         return text, expires, principal, dict(extensions)
 

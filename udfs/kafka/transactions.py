@@ -9,7 +9,6 @@ number: an epoch that runs again finds its own, and sends nothing.
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +21,7 @@ import pyarrow as pa
 from sqlstream.errors import ConnectorError, repeating
 from sqlstream.udfs.kafka.clients import UNREACHABLE, consumer_of, is_of_coordinator, reason_of
 from sqlstream.udfs.kafka.produce import Destination, Sender, sent
+from sqlstream.udfs.kafka.tokens import LOG
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -213,7 +213,7 @@ class Transactions:
         except KafkaException as error:
             if _is_fenced(error):
                 raise self._fenced() from None
-            logging.getLogger("sqlstream.kafka").warning("transaction not aborted: %s", reason_of(error))
+            LOG.warning("transaction not aborted: %s", reason_of(error))
 
     def _patiently(self, ask: Callable[[float], _Answer], serve: Callable[[], object] | None = None) -> _Answer:
         with self._errors():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
 import time
@@ -34,7 +33,7 @@ from sqlstream.udfs.kafka.clients import (
     wrong_properties,
 )
 from sqlstream.udfs.kafka.reader import lose, losing
-from sqlstream.udfs.kafka.tokens import require_token
+from sqlstream.udfs.kafka.tokens import LOG, require_token
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -409,8 +408,7 @@ class Brokers:
         try:
             self._known_group.commit(offsets)
         except KafkaException as error:
-            log = logging.getLogger("sqlstream.kafka")
-            log.warning(
+            LOG.warning(
                 'offsets of consumer group "%s" are not committed yet: %s', self._settings.group, reason_of(error)
             )
             return False

@@ -190,6 +190,19 @@ class Planner:
 
     # --- while one types ---
 
+    def knowing(self, text: str) -> Planner:
+        """Returns a planner that also has the definitions (CREATE, USE, SET) in a text that is being edited. Those with
+        errors are left out.
+        """
+        planner = self
+        for statement in self.analyze(text):
+            if statement.ok and statement.kind.startswith(("CREATE", "USE", "SET")):
+                try:
+                    planner = planner.with_ddl(text[statement.span.start : statement.span.end])
+                except SqlStreamError:
+                    continue
+        return planner
+
     def complete(self, text: str, at: int) -> list[Suggestion]:
         """Returns completions at the character offset ``at``, most likely first."""
         return complete(text, at, SessionVocabulary(self._workspace))

@@ -173,10 +173,14 @@ is printed has it. The command reads the records of the jobs and starts no Spark
 --start-with is run by the shell to restart a job, with its name in SQLSTREAM_JOB and its folder in
 SQLSTREAM_CHECKPOINT; it may start the job itself and go on, or tell somebody else to. A job that runs is stopped first.
 Another --host than one of this machine opens the pages to others, without encryption: put a proxy with TLS before it.
+With --editor whoever has the token may also run SQL with the rights of this command, of which INSERT and other jobs are
+refused: Spark starts with the first query, completions are those of sqlstream lsp, rows appear as they come. Each run
+has its own definitions beside those of FILE, and is stopped when its page has been closed for three minutes.
 
 \b
 Examples:
   sqlstream jobs serve --dir /var/lib/checkpoints
+  sqlstream jobs serve --dir /var/lib/checkpoints --editor tables.sql
   sqlstream jobs serve --dir /var/lib/checkpoints --start-with 'systemctl start "shop@$SQLSTREAM_JOB"'
   SQLSTREAM_JOBS_TOKEN=$(cat token) sqlstream jobs serve --dir /var/lib/checkpoints --host 0.0.0.0
 """
@@ -371,6 +375,9 @@ _JOBS_COMMAND = click.Group(
                 help="What opens the pages, of 16 characters or more; better in SQLSTREAM_JOBS_TOKEN.",
             ),
             click.option("--start-with", metavar="COMMAND", help="A shell command that starts a job again."),
+            click.option("--editor", is_flag=True, help="With an SQL editor that knows what FILE defines."),
+            script_options,
+            session_options,
             epilog=_SERVE_JOBS,
         ),
         _command(

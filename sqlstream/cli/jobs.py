@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +23,10 @@ from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
 from sqlstream.statements.jobs import CHECKPOINT_COLUMNS, checkpoint_rows, job_rows, properties
 from sqlstream.udfs.texts import reason_of
+
+if TYPE_CHECKING:
+    from sqlstream.console.editor import Editor
+    from sqlstream.session import Session
 
 NOT_YET = 1
 """The exit code for a job that is not in a state that is expected, and may come to it."""
@@ -75,9 +81,22 @@ def show_plan(job: str, directory: str | None, port: int, path: str | None) -> N
 _SHORTEST_TOKEN = 16
 
 
-def serve_jobs(directory: str | None, port: int, host: str, token: str | None, start_with: str | None) -> None:
+def serve_jobs(
+    files: tuple[str, ...],
+    statements: tuple[str, ...],
+    parameters: tuple[str, ...],
+    settings: tuple[str, ...],
+    master: str | None,
+    directory: str | None,
+    port: int,
+    host: str,
+    token: str | None,
+    start_with: str | None,
+    editor: bool,
+) -> None:
     """Serves pages that show all jobs of a directory and take requests to them, and prints their address. Without a
-    ``token`` one is made, and the address has it.
+    ``token`` one is made, and the address has it. ``editor``: there is an SQL editor, too, which knows what the
+    scripts define.
     """
     # loaded when the command runs: help and errors stay fast
     from sqlstream.console.requests import Requests
@@ -86,10 +105,14 @@ def serve_jobs(directory: str | None, port: int, host: str, token: str | None, s
 
     if token is not None and len(token) < _SHORTEST_TOKEN:
         raise click.UsageError(f"the token of --token must have {_SHORTEST_TOKEN} characters or more")
+    if not editor and (files or statements):
+        raise click.UsageError("files and -e are for the SQL editor: give --editor")
     _jobs(directory)  # a directory that does not exist
     access = Access(port, host) if token is None else Access(port, host, token)
     watcher = Watcher(submitted_jobs if directory is None else partial(recorded_jobs, directory))
-    server = ConsoleServer(access, Console(watcher, Requests(start_with), directory or "submitted by the shell"))
+    opened = _editor(files, statements, parameters, settings, master) if editor else None
+    console = Console(watcher, Requests(start_with), directory or "submitted by the shell", opened)
+    server = ConsoleServer(access, console)
     try:
         watcher.start()
         click.echo(server.url if token is not None else f"{server.url}/?token={access.token}")
@@ -99,6 +122,38 @@ def serve_jobs(directory: str | None, port: int, host: str, token: str | None, s
     finally:
         server.close()
         watcher.close()
+        if opened is not None:
+            opened.close()
+
+
+def _editor(
+    files: tuple[str, ...],
+    statements: tuple[str, ...],
+    parameters: tuple[str, ...],
+    settings: tuple[str, ...],
+    master: str | None,
+) -> Editor:
+    """The editor, whose runs have what the scripts define. Raises the errors of these."""
+    # sessions, which other commands of jobs do not need
+    from sqlstream.analysis import Planner
+    from sqlstream.cli.scripts import named, open_session, read_scripts
+    from sqlstream.console.editor import Editor
+
+    scripts = read_scripts(files, statements, parameters) if files or statements else []
+    context = copy_context()  # of the command line, which threads of runs do not have: the profile
+
+    def open_one() -> Session:
+        session = context.copy().run(open_session, master, settings)
+        for script in scripts:
+            for _ in session.results(script.text):
+                pass
+        return session
+
+    planner = Planner().with_session(open_session(master, settings))
+    for script in scripts:
+        with named(script, scripts):
+            planner = planner.with_ddl(script.text)
+    return Editor(open_one, planner)
 
 
 def _write_plan(figures: PlanFigures, job: RecordedJob | SubmittedJob, path: str) -> None:

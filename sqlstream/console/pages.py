@@ -12,6 +12,9 @@ from urllib.parse import quote
 
 from sqlstream.console.charts import STYLE as CHART_STYLE
 from sqlstream.console.charts import chart
+from sqlstream.console.editor import MOST_ROWS
+from sqlstream.console.editor_page import STYLE as EDITOR_STYLE
+from sqlstream.console.editor_page import editor_body
 from sqlstream.console.requests import KINDS, Asked, Requests
 from sqlstream.console.side_rows import SideRows
 from sqlstream.console.watching import Savepoint, WatchedJob, Watcher
@@ -115,12 +118,14 @@ setInterval(() => { if (!document.hidden) refresh(); }, PAUSE);
 """What has the focus is not replaced below the fingers of whoever uses a keyboard. A page without server turns pale."""
 
 
-def _page(title: str, body: str, nonce: str | None = None) -> str:
-    again = f'<noscript><meta http-equiv="refresh" content="{_REFRESH_S}"></noscript>' if nonce else ""
-    script = f'<script nonce="{nonce}">{_SCRIPT}</script>' if nonce else ""
+def _page(title: str, body: str, nonce: str | None = None, own_script: str | None = None) -> str:
+    """A page. With a ``nonce`` it has a script: ``own_script``, or else the one by which it shows what has changed."""
+    refreshes = nonce is not None and own_script is None
+    again = f'<noscript><meta http-equiv="refresh" content="{_REFRESH_S}"></noscript>' if refreshes else ""
+    script = f'<script nonce="{nonce}">{own_script or _SCRIPT}</script>' if nonce else ""
     head = (
         f'<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">{again}'
-        f"<title>{escape(title)}</title><style>{_STYLE}{PLAN_STYLE}{CHART_STYLE}</style>"
+        f"<title>{escape(title)}</title><style>{_STYLE}{PLAN_STYLE}{CHART_STYLE}{EDITOR_STYLE}</style>"
     )
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>{body}{script}</body></html>\n'
 
@@ -137,12 +142,19 @@ def login_page(wrong: bool) -> str:
     return _page("sqlstream: token", f"<main><h1>Jobs</h1>{said}{told}{form}</main>")
 
 
+def sql_page(form: str, nonce: str) -> str:
+    """The SQL editor. ``form``: the value by which what it sends shows that it is of this page."""
+    body, script = editor_body(form, MOST_ROWS)
+    return _page("sqlstream: SQL", body, nonce, script)
+
+
 # --- the list of jobs -------------------------------------------------------------------------------------------
 
 
-def list_page(watcher: Watcher, folder: str, nonce: str) -> str:
+def list_page(watcher: Watcher, folder: str, nonce: str, has_editor: bool = False) -> str:
     """The page of all jobs. ``folder``: where they keep their checkpoints, as text."""
-    head = f"<header><h1>Jobs</h1><span>{escape(folder)}</span></header>"
+    editor = '<a href="/sql/">SQL editor</a>' if has_editor else ""
+    head = f"<header><h1>Jobs</h1><span>{escape(folder)}</span>{editor}</header>"
     return _page("sqlstream: jobs", f'{head}<main id="live">{list_live(watcher)}</main>', nonce)
 
 

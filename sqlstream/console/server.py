@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
-from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import AF_INET, AF_INET6
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote
 
-from sqlstream.console.pages import LIVE, job_live, job_page, list_live, list_page, login_page
+from sqlstream.console.editor import MOST_RUNNING, Editor
+from sqlstream.console.pages import LIVE, job_live, job_page, list_live, list_page, login_page, sql_page
 from sqlstream.console.requests import KINDS, Requests
 from sqlstream.console.watching import Watcher
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.reports.plan_figures import FIGURES, NO_PAGE
-from sqlstream.local_server import LocalServer, is_loopback
+from sqlstream.local_server import LocalServer, is_loopback, name_of
 from sqlstream.udfs.texts import reason_of
 
-_LONGEST_FORM = 4096
+_LOG = logging.getLogger("sqlstream.console")
+
+_LONGEST_FORM, _LONGEST_SCRIPT = 4096, 1 << 18
 _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -58,11 +61,14 @@ class Access:
 
 @dataclass(frozen=True)
 class Console:
-    """What the pages show. ``folder``: the directory of the jobs, as text."""
+    """What the pages show. ``folder``: the directory of the jobs, as text. ``editor``: that of SQL; None: there is
+    none.
+    """
 
     watcher: Watcher
     requests: Requests
     folder: str
+    editor: Editor | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,10 @@ def _text(status: HTTPStatus, text: str) -> Reply:
     return Reply(f"{text}\n", "text/plain", status)
 
 
+def _json(value: object) -> Reply:
+    return Reply(json.dumps(value, ensure_ascii=False), "application/json")
+
+
 def _see(path: str, **headers: str) -> Reply:
     return Reply("", "text/plain", HTTPStatus.SEE_OTHER, {"Location": path, **headers})
 
@@ -108,19 +118,26 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with a page."""
-        self._send(self._refused() or self._get())
+        self._answer(self._get)
 
     def do_POST(self) -> None:
         """Take a form: the token, or a request to a job."""
-        self._send(self._refused() or self._post())
+        self._answer(self._post)
+
+    def _answer(self, reply: Callable[[], Reply]) -> None:
+        """A fault of ours is an answer, too: a browser that gets none says that there is no server."""
+        try:
+            made = self._refused() or reply()
+        except Exception:
+            _LOG.exception("a page of jobs cannot be made")
+            made = _text(HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made; the log of the server says why")
+        self._send(made)
 
     # --- who may ---
 
     def _refused(self) -> Reply | None:
         """Under another host's name a script of another page asks."""
-        host = self.headers.get("Host", "")
-        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-        if is_loopback(self._access.host) and not is_loopback(name):
+        if is_loopback(self._access.host) and not is_loopback(name_of(self.headers.get("Host", ""))):
             return _text(HTTPStatus.FORBIDDEN, "these pages are for this machine alone")
         return None
 
@@ -136,11 +153,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def _has_session(self) -> bool:
-        try:
-            morsel = SimpleCookie(self.headers.get("Cookie", "")).get(self._cookie)
-        except CookieError:
-            return False
-        return morsel is not None and self._access.is_proof(morsel.value, "session")
+        """Cookies of other servers of this host come along, and may be anything: ``http.cookies`` reads none then."""
+        pairs = [pair.strip().partition("=") for pair in self.headers.get("Cookie", "").split(";")]
+        return any(name == self._cookie and self._access.is_proof(value, "session") for name, _, value in pairs)
 
     def _opened(self, path: str) -> Reply:
         """The answer to a right token: it goes on without it in the address, with a cookie."""
@@ -164,7 +179,10 @@ class _Handler(BaseHTTPRequestHandler):
         watcher, nonce = self._console.watcher, secrets.token_urlsafe(16)
         match path.split("/")[1:]:
             case [""]:
-                return Reply(list_page(watcher, self._console.folder, nonce), nonce=nonce)
+                has_editor = self._console.editor is not None
+                return Reply(list_page(watcher, self._console.folder, nonce, has_editor), nonce=nonce)
+            case ["sql", *what] if self._console.editor is not None:
+                return self._sql_page(self._console.editor, what, nonce)
             case ["live"]:
                 return Reply(list_live(watcher))
             case ["jobs", name, what]:
@@ -182,7 +200,16 @@ class _Handler(BaseHTTPRequestHandler):
         if what == LIVE:
             return Reply(job_live(name, job, requests, watcher.now))
         if what == FIGURES and job.figures is not None:
-            return Reply(json.dumps(job.figures.figures().as_json(), ensure_ascii=False), "application/json")
+            return _json(job.figures.figures().as_json())
+        return None
+
+    def _sql_page(self, editor: Editor, what: list[str], nonce: str) -> Reply | None:
+        match what:
+            case [""]:
+                return Reply(sql_page(self._access.proof("form"), nonce), nonce=nonce)
+            case ["runs", name] if (run := editor.of(name)) is not None:
+                known = parse_qs(self.path.partition("?")[2]).get("known", [""])[0]
+                return _json(run.as_json(int(known) if known.isdecimal() else None))
         return None
 
     # --- forms ---
@@ -200,6 +227,8 @@ class _Handler(BaseHTTPRequestHandler):
         match self.path.split("/")[1:]:
             case ["jobs", name, kind] if kind in KINDS:
                 return self._ask(unquote(name), kind)
+            case ["sql", *what] if self._console.editor is not None:
+                return self._edit(self._console.editor, what, form)
         return _text(HTTPStatus.NOT_FOUND, f"there are /jobs/NAME/ and {', '.join(KINDS)}")
 
     def _ask(self, name: str, kind: str) -> Reply:
@@ -211,10 +240,28 @@ class _Handler(BaseHTTPRequestHandler):
             return _text(HTTPStatus.CONFLICT, f"the job is {status} or works on another request; go back and look")
         return _see(f"/jobs/{quote(name, safe='')}/")
 
+    def _edit(self, editor: Editor, what: list[str], form: Mapping[str, str]) -> Reply:
+        text, at = form.get("text", ""), form.get("at", "")
+        match what:
+            case ["complete"]:
+                return _json(editor.complete(text, min(int(at), len(text)) if at.isdecimal() else len(text)))
+            case ["check"]:
+                return _json(editor.check(text))
+            case ["run"]:
+                name = editor.run(text)
+                if name is None:
+                    return _text(HTTPStatus.CONFLICT, f"{MOST_RUNNING} queries run, and no more may; stop one of them")
+                return _json({"run": name})
+            case ["runs", name, "stop"] if (run := editor.of(name)) is not None:
+                run.stop()
+                return _json({})
+        return _text(HTTPStatus.NOT_FOUND, "there are complete, check, run, and stop of runs")
+
     def _form(self) -> dict[str, str] | None:
         """The fields of the form that was sent; None where it is too long."""
         length = self.headers.get("Content-Length", "0")
-        if not length.isdigit() or int(length) > _LONGEST_FORM:
+        longest = _LONGEST_SCRIPT if self.path.startswith("/sql/") else _LONGEST_FORM
+        if not length.isdecimal() or int(length) > longest:
             self.close_connection = True
             return None
         fields = parse_qs(self.rfile.read(int(length)).decode("utf-8", "replace"))

@@ -85,13 +85,13 @@ def _parquet(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         return
     group = file.read_row_group(file.num_row_groups - 1, [name for name in columns if name in file.schema_arrow.names])
     for row in group.slice(max(0, group.num_rows - MOST_ROWS)).to_pylist():
-        yield tuple(_text(row.get(name)) for name in columns)
+        yield tuple(shown_text(row.get(name)) for name in columns)
 
 
 def _json(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     for line in _last_lines(path):
         row = json.loads(line)
-        yield tuple(_text(row.get(name)) for name in columns)
+        yield tuple(shown_text(row.get(name)) for name in columns)
 
 
 def _last_lines(path: Path) -> Iterable[str]:
@@ -105,7 +105,7 @@ def _last_lines(path: Path) -> Iterable[str]:
     return [line for line in (lines[1:] if begin else lines) if line.strip()][-MOST_ROWS:]
 
 
-def _text(value: object) -> str:
+def shown_text(value: object) -> str:
     """A value as it is shown; long ones are cut."""
     text = "NULL" if value is None else value if isinstance(value, str) else str(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"

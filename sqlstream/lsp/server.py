@@ -77,14 +77,10 @@ def _names(server: LanguageServer, planner: Planner) -> None:
         document = server.workspace.get_text_document(uri)
         return document, document.offset_at_position(position)
 
-    def knowing(document: TextDocument) -> Planner:
-        """The planner with what the document defines, as far as that is right."""
-        return with_definitions(planner, document.source)
-
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
     def hovered(params: lsp.HoverParams) -> lsp.Hover | None:
         document, offset = at(params.text_document.uri, params.position)
-        hover = knowing(document).hover(document.source, offset)
+        hover = planner.knowing(document.source).hover(document.source, offset)
         if hover is None:
             return None
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, hover.text), _range(document, hover.span))
@@ -92,7 +88,7 @@ def _names(server: LanguageServer, planner: Planner) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=[".", "'"]))
     def completed(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
         document, offset = at(params.text_document.uri, params.position)
-        suggestions = knowing(document).complete(document.source, offset)
+        suggestions = planner.knowing(document.source).complete(document.source, offset)
         return [
             lsp.CompletionItem(
                 label=one.text,
@@ -133,19 +129,6 @@ def _texts(server: LanguageServer, planner: Planner) -> None:
             return []  # its diagnostics are there
         whole = Span(0, len(document.source))
         return [lsp.TextEdit(_range(document, whole), text)] if text != document.source else []
-
-
-def with_definitions(planner: Planner, text: str) -> Planner:
-    """Returns a planner that also has the definitions (CREATE, USE, SET) in a text that is being edited. Those with
-    errors are left out.
-    """
-    for statement in planner.analyze(text):
-        if statement.ok and statement.kind.startswith(("CREATE", "USE", "SET")):
-            try:
-                planner = planner.with_ddl(text[statement.span.start : statement.span.end])
-            except SqlStreamError:
-                continue
-    return planner
 
 
 def _range(document: TextDocument, span: Span) -> lsp.Range:

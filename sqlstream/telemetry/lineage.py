@@ -1,7 +1,6 @@
 """Events of OpenLineage: which datasets a job reads and writes, column by column, from its start to its end.
 
-https://openlineage.io/docs/spec says what they consist of. Datasets are named as the specification names them; of
-options only what is no secret is read, so ``${NAME}`` stays as it is written.
+https://openlineage.io/docs/spec says what they consist of.
 """
 
 from __future__ import annotations
@@ -12,12 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from sqlstream.connectors.secrets import masked
 from sqlstream.functions.aggregates import AGGREGATES
 from sqlstream.jobs.lifecycle.observers import ObservedJob, Report
 from sqlstream.jobs.reports.progress import Progress
@@ -26,6 +22,7 @@ from sqlstream.planner.lineage import columns_read, lineage
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.plans import side_tables
+from sqlstream.telemetry.dataset_names import dataset_name
 from sqlstream.version import __version__
 
 if TYPE_CHECKING:
@@ -55,63 +52,6 @@ def _facet(kind: str, **values: Any) -> dict[str, Any]:
 
 
 # --- Datasets --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DatasetName:
-    """The name of a dataset in its namespace, which is where it is kept."""
-
-    namespace: str
-    name: str
-
-
-_DATABASES = {"postgres": "postgres", "postgresql": "postgres"}
-
-
-def dataset_name(table: Table, namespace: str) -> DatasetName:
-    """How OpenLineage names the data of a table. ``namespace``: that of tables that are kept nowhere else, such as
-    those of ``datagen``.
-    """
-    options = dict(masked(table.options))
-    url = options.get("url", "").removeprefix("jdbc:")
-    if "path" in options and table.connector == "filesystem":
-        return _of_path(options["path"])
-    if "properties.bootstrap.servers" in options:
-        first = options["properties.bootstrap.servers"].partition(",")[0].strip()
-        return DatasetName(f"kafka://{first}", options.get("topic", options.get("topic-pattern", table.name)))
-    if table.connector in ("postgres", "jdbc"):
-        return _of_database(options, url, table)
-    if "://" in url:
-        return DatasetName(_authority(url), urlsplit(url).path or "/")
-    return DatasetName(namespace, table.name)
-
-
-def _of_path(path: str) -> DatasetName:
-    if "://" in path and not path.startswith("file:"):
-        return DatasetName(_authority(path), urlsplit(path).path.lstrip("/") or "/")
-    return DatasetName("file", str(Path(urlsplit(path).path if path.startswith("file:") else path).absolute()))
-
-
-def _of_database(options: Mapping[str, str], url: str, table: Table) -> DatasetName:
-    parts = urlsplit(url)
-    host, port = parts.hostname or options.get("host", "localhost"), _port(url) or options.get("port", "5432")
-    database = parts.path.strip("/") or options.get("database", "")
-    name = options.get("table-name", table.name)
-    qualified = name if "." in name else f"public.{name}"
-    return DatasetName(f"postgres://{host}:{port}", f"{database}.{qualified}")
-
-
-def _port(url: str) -> int | None:
-    try:
-        return urlsplit(url).port
-    except ValueError:  # a variable
-        return None
-
-
-def _authority(url: str) -> str:
-    """Scheme and host of a URL, without a user."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 @dataclass(frozen=True)

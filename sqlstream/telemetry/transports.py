@@ -8,6 +8,7 @@ import queue
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Protocol
@@ -67,7 +68,7 @@ class FileTransport:
 
 
 Post = Callable[[str, bytes, Mapping[str, str]], None]
-"""Sends a body with headers to a URL. Raises OSError where the server does not take it."""
+"""Sends a body with headers to a URL. Raises where the server does not take it."""
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
@@ -102,19 +103,20 @@ class HttpTransport:
 
     def close(self) -> None:
         """Wait until what is there is sent, a few seconds at most."""
-        self._events.put(None)
+        with suppress(queue.Full):  # of a server that is away; the thread ends with the process
+            self._events.put(None, timeout=_TIMEOUT_S)
         self._thread.join(_TIMEOUT_S)
 
     def _run(self) -> None:
         while (event := self._events.get()) is not None:
-            self._deliver(json.dumps(event, ensure_ascii=False).encode())
+            self._deliver(json.dumps(event).encode())
 
     def _deliver(self, body: bytes) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self._post(self._url, body, self._headers)
                 return
-            except OSError as error:  # of urllib's errors, HTTP's status among them
+            except Exception as error:  # HTTP's status, no connection, an answer that is no HTTP: the thread must go on
                 if attempt == _ATTEMPTS:
                     _LOG.warning("an event of lineage is not taken by the server, and dropped: %s", error)
                 else:
@@ -155,6 +157,8 @@ class KafkaTransport:
             )
         except BufferError:
             _LOG.warning("an event of lineage is dropped: the queue of the Kafka client is full")
+        except Exception as error:  # it is too large for a message
+            _LOG.warning("an event of lineage is not taken by Kafka, and dropped: %s", error)
         self._producer.poll(0)
 
     def close(self) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
+import time
 import urllib.error
 from datetime import UTC, datetime
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +18,9 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs import JobState, Progress
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.rules import optimize
-from sqlstream.telemetry.lineage import DatasetName, LineageObserver, dataset_name
+from sqlstream.telemetry import transports
+from sqlstream.telemetry.dataset_names import DatasetName, dataset_name
+from sqlstream.telemetry.lineage import LineageObserver
 from sqlstream.telemetry.transports import FileTransport, HttpTransport, KafkaTransport
 from sqlstream.types import BIGINT
 from tests.planner.plans import plan
@@ -126,6 +131,32 @@ def test_tables_of_side_outputs_are_outputs_without_lineage():
         ("postgres", {"url": "postgresql://me:secret@db:5433/shop"}, "postgres://db:5433", "shop.public.planes"),
         ("postgres", {"host": "db", "database": "shop", "table-name": "s.t"}, "postgres://db:5432", "shop.s.t"),
         ("jdbc", {"url": "jdbc:postgresql://db/shop"}, "postgres://db:5432", "shop.public.planes"),
+        (
+            "postgres-cdc",
+            {"hostname": "db", "database-name": "shop", "table-name": "t"},
+            "postgres://db:5432",
+            "shop.public.t",
+        ),
+        (
+            "postgres-cdc",
+            {"url": "postgresql://db:5433/shop", "schema-name": "s", "table-name": "t"},
+            "postgres://db:5433",
+            "shop.s.t",
+        ),
+        ("mysql-cdc", {"hostname": "db", "database-name": "shop", "table-name": "t"}, "mysql://db:3306", "shop.t"),
+        ("delta", {"path": "s3a://lake/orders/"}, "s3://lake", "orders"),
+        ("delta", {"path": "/lake/orders"}, "file", "/lake/orders"),
+        ("filesystem", {"path": "abfss://in@shop.dfs.core.windows.net/a"}, "abfss://in@shop.dfs.core.windows.net", "a"),
+        ("filesystem", {"path": "hdfs://name:8020/a/"}, "hdfs://name:8020", "/a"),
+        ("filesystem", {"path": "file:///data/a%20b"}, "file", "/data/a b"),
+        ("iceberg", {"catalog.uri": "https://me:pw@rest/v1", "table-name": "sales.t"}, "https://rest", "sales.t"),
+        (
+            "iceberg",
+            {"catalog.uri": "sqlite:////lake/c.db", "table-name": "sales.t"},
+            "sqlite:////lake/c.db",
+            "sales.t",
+        ),
+        ("duckdb", {"path": "/data/shop.duckdb", "table-name": "t"}, "duckdb:///data/shop.duckdb", "t"),
         ("http", {"url": "https://me:pw@api.example/v1/x"}, "https://api.example", "/v1/x"),
         ("datagen", {}, "shop", "planes"),
         ("filesystem", {"path": "${DATA}"}, "file", None),
@@ -179,6 +210,44 @@ def test_an_event_that_no_server_takes_is_dropped_with_a_line(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         "an event of lineage is not taken by the server, and dropped: no route"
     ]
+
+
+def test_a_server_that_answers_nonsense_costs_its_events_alone(caplog):
+    """What is no HTTP is no OSError; it ended the thread, and all later events were lost without a word."""
+    sent = []
+
+    def post(url, body, headers):
+        sent.append(json.loads(body))
+        if sent[-1] == {"n": 1}:
+            raise http.client.BadStatusLine("SSH-2.0")
+
+    transport = HttpTransport("http://marquez:5000", None, post, pause_s=0)
+    for number in (1, 2):
+        transport.send({"n": number})
+    transport.close()
+    assert sent == [{"n": 1}] * 3 + [{"n": 2}]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("an event of lineage is not taken by the server, and dropped: ")
+
+
+def test_the_end_does_not_wait_for_a_server_that_is_away(monkeypatch):
+    monkeypatch.setattr(transports, "_MOST_WAITING", 1)
+    monkeypatch.setattr(transports, "_TIMEOUT_S", 0.05)
+    asked, back = Event(), Event()
+
+    def post(url, body, headers):
+        asked.set()
+        back.wait(10)
+
+    transport = HttpTransport("http://marquez:5000", None, post, pause_s=0)
+    transport.send({"n": 1})
+    assert asked.wait(10)
+    for number in (2, 3):
+        transport.send({"n": number})
+    begin = time.monotonic()
+    transport.close()
+    assert time.monotonic() - begin < 5
+    back.set()
 
 
 class _Producer:

@@ -19,7 +19,7 @@ from sqlstream.jobs.lifecycle.launch import Launch
 from sqlstream.jobs.lifecycle.runtime import JobRuntime
 from sqlstream.jobs.lifecycle.session_jobs import SessionSources
 from sqlstream.jobs.lifecycle.sinks import SideSinks
-from sqlstream.jobs.reports.progress import late_rows, pending_rows
+from sqlstream.jobs.reports.progress import late_rows, micro_batches, pending_rows
 from sqlstream.jobs.savepoints.create import partitions_of
 from sqlstream.jobs.savepoints.epoch_files import last_epoch
 from sqlstream.jobs.savepoints.restore import repartition
@@ -300,7 +300,7 @@ class SteppedJob:
         """Stop Spark's query, with the watermark of each source stored for the next start."""
         if self._query is not None:
             if self._watermarks is not None:
-                self._watermarks.keep(self._query.recentProgress)
+                self._watermarks.keep(micro_batches(self._query))
             self._query.stop()
             self._query = None
 
@@ -348,7 +348,7 @@ class SteppedJob:
     @property
     def pending(self) -> int:
         """The number of rows that wait for lookups."""
-        waiting = [] if self._query is None else map(pending_rows, self._query.recentProgress)
+        waiting = [] if self._query is None else map(pending_rows, micro_batches(self._query))
         return next((sum(rows.values()) for rows in reversed(list(waiting)) if rows), 0)
 
     def written(self, sink: Sink, after: int) -> Iterator[tuple[int, pa.Table]]:
@@ -367,7 +367,7 @@ class SteppedJob:
         """Spark's progress reports of the micro-batches since the last call; without those that Spark has discarded, as
         it keeps a limited number.
         """
-        reports = [] if self._query is None else self._query.recentProgress
+        reports = [] if self._query is None else micro_batches(self._query)
         fresh = [report for report in reports if report["batchId"] > self._reported]
         self._reported = max((report["batchId"] for report in fresh), default=self._reported)
         return fresh

@@ -19,6 +19,7 @@ from sqlstream.jobs.checkpoints.watermarks import IdleSources, LiftedSources, So
 from sqlstream.jobs.lifecycle.coordinator import EndOfInput
 from sqlstream.jobs.lifecycle.failure import is_slow_start, job_error
 from sqlstream.jobs.lifecycle.specification import Sink, no_check
+from sqlstream.jobs.reports.progress import micro_batches
 from sqlstream.planner.operators.top_n import Limit
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -134,7 +135,7 @@ class Launch:
             # A query is inactive a moment before Spark gives its name free, longer on a busy machine.
             query.awaitTermination()
         if self.watermarks is not None:
-            self.watermarks.keep(query.recentProgress)
+            self.watermarks.keep(micro_batches(query))
             self.watermarks.restore()
         return self.start()
 

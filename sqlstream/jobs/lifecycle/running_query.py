@@ -16,7 +16,15 @@ from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.checkpoints.control import GIVE_UP_SECONDS
 from sqlstream.jobs.lifecycle.coordinator import EndOfInput, EpochDeadline, EpochPace, after_the_end
 from sqlstream.jobs.lifecycle.launch import Launch
-from sqlstream.jobs.reports.progress import FilesRead, Progress, Waiting, advanced, cut_in
+from sqlstream.jobs.reports.progress import (
+    FilesRead,
+    Progress,
+    Waiting,
+    advanced,
+    cut_in,
+    has_run,
+    micro_batches,
+)
 from sqlstream.spark.running import is_spark_gone
 from sqlstream.udfs.spark.call import AFTER_THE_END
 
@@ -41,7 +49,7 @@ def under_way(query: StreamingQuery) -> bool:
 def last_epoch(query: StreamingQuery) -> int:
     """The number of the last complete micro-batch that this query has reported; -1 before the first."""
     report = query.lastProgress
-    return -1 if report is None else int(report["batchId"])
+    return -1 if report is None else int(report["batchId"]) - (not has_run(report))
 
 
 def wait_for_rest(query: StreamingQuery) -> None:
@@ -130,6 +138,7 @@ class RunningQuery:
         self._error_of_other_thread: Exception | None = None
         self._cut: ExecutionError | None = None
         self._files = FilesRead()
+        self._taken_in: tuple[int, str] | None = None
         self._dropped = DroppedObjects()
         self._changing, self._counting = Lock(), Lock()
         self.present = launch.start()
@@ -202,10 +211,15 @@ class RunningQuery:
 
     def _take_in(self, query: StreamingQuery) -> None:
         last = query.lastProgress
-        if last is None or last["batchId"] <= self.progress.last_batch:
+        if last is None or (mark := (last["batchId"], last["timestamp"])) == self._taken_in:
             return
-        reports = query.recentProgress
+        reports = micro_batches(query)
         new = [report for report in reports if report["batchId"] > self.progress.last_batch]
+        if new:
+            self._take(reports, new)
+        self._taken_in = mark  # all that there is need not be asked for again
+
+    def _take(self, reports: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> None:
         with self._counting:
             self.progress = advanced(self.progress, reports)
         if self.launch.watermarks is not None:

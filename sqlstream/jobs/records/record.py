@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from sqlstream.errors import BindError, ExecutionError
 from sqlstream.jobs.checkpoints.storage import Storage
-from sqlstream.jobs.reports.progress import Progress, progress_from_json
+from sqlstream.jobs.reports.progress import Progress, progress_from_json, require_plain
 from sqlstream.udfs.texts import json_of
 
 # --- The process of a job --------------------------------------------------------------------------------------
@@ -262,7 +262,7 @@ def from_text(text: str, path: str) -> JobRecord:
             raise ValueError("it is of another version of sqlstream")
         life = document["life"]
         progress = progress_from_json(life["progress"])
-        read = replace(_made(Life, life), process=Process(**life["process"]), progress=progress)
+        read = replace(_made(Life, life), process=_made(Process, life["process"]), progress=progress)
         read = replace(read, error=_pair(read.error), last_failure=_pair(read.last_failure))
         failures = tuple(_made(Failure, failure) for failure in document.pop("failures", ()))
         described = _made(Description, document["description"])
@@ -279,6 +279,7 @@ def _pair(values: Sequence[str] | None) -> tuple[str, str] | None:
 
 def _made(kind: type[_T], values: Mapping[str, Any]) -> _T:
     """The object with these fields; those that a newer version has added are left out."""
+    require_plain(kind, values)
     names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +38,9 @@ from sqlstream.udfs.exchange import LATE_TABLE
 from sqlstream.udfs.files.listed import FILES, MISSING_METRIC, SIZES, cut_file, size_of
 from sqlstream.udfs.kernel import Pending
 from sqlstream.udfs.texts import json_of
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
 
 # --- Rows and timers that wait for the next run ----------------------------------------------------------------
 
@@ -174,10 +177,26 @@ class Progress:
         return waiting_text(self.waiting)
 
 
+_PLAIN = {"int": int, "float": int | float, "str": str, "bool": bool}
+
+
+def require_plain(kind: type[Any], values: Mapping[str, Any]) -> None:
+    """Raises TypeError where a value of JSON is no number, text or truth value, and the field of ``kind`` with its name
+    is: who reads a damaged record learns it here, and not where a number is shown.
+    """
+    for f in fields(kind):
+        name, _, optional = str(f.type).partition(" | ")
+        value = values.get(f.name)
+        is_given = f.name in values and not (optional and value is None)
+        if is_given and name in _PLAIN and not isinstance(value, _PLAIN[name]):
+            raise TypeError(f'"{f.name}" is {type(value).__name__}, not {name}')
+
+
 def progress_from_json(values: Mapping[str, Any]) -> Progress:
     """Makes a progress from JSON values, as ``dataclasses.asdict`` gives them; fields that newer versions have added
     are ignored.
     """
+    require_plain(Progress, values)
     names = {f.name for f in fields(Progress)}
     decoded = {name: _from_json(value) for name, value in values.items() if name in names}
     lists = {name: tuple(values.get(name, ())) for name in ("held_by", "latency_ms")}
@@ -198,6 +217,18 @@ def observed(rows: DataFrame) -> DataFrame:
     """
     counted = F.count_if(F.isnull(LATE_TABLE)) if LATE_TABLE in rows.columns else F.count(F.lit(1))
     return rows.observe(METRICS, counted.alias(ROWS_OUT))
+
+
+def has_run(report: Mapping[str, Any]) -> bool:
+    """Whether a report is that of a micro-batch. Every ten seconds without new rows Spark also reports that nothing
+    has run, with the number of the micro-batch that comes next.
+    """
+    return "addBatch" in report["durationMs"]
+
+
+def micro_batches(query: StreamingQuery) -> list[Mapping[str, Any]]:
+    """Spark's reports of the last complete micro-batches of a query, oldest first."""
+    return [report for report in query.recentProgress if has_run(report)]
 
 
 def advanced(progress: Progress, reports: Iterable[Mapping[str, Any]]) -> Progress:

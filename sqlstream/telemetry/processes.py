@@ -26,12 +26,14 @@ class _Process:
     name: str
     parent: int
     ticks: int
+    reaped: int
     pages: int
 
 
 def process_figures(proc: Path = PROC, pid: int | None = None) -> ProcessFigures:
     """The figures of a process, by default this one, and its descendants. ``proc``: the folder that Linux shows
-    processes in.
+    processes in. Workers that have ended count with their processor time, so that it only grows: Linux adds it to that
+    of the children of the process that has started them.
     """
     own = os.getpid() if pid is None else pid
     processes = {process.pid: process for process in _processes(proc)}
@@ -45,6 +47,8 @@ def process_figures(proc: Path = PROC, pid: int | None = None) -> ProcessFigures
         if part is not None:
             memory[part] = memory.get(part, 0) + process.pages * page
             cpu[part] = cpu.get(part, 0.0) + process.ticks / hertz
+        if part in ("jvm", "workers"):
+            cpu["workers"] = cpu.get("workers", 0.0) + process.reaped / hertz
     return ProcessFigures(memory, cpu)
 
 
@@ -73,4 +77,5 @@ def _processes(proc: Path) -> Iterator[_Process]:
         begin, _, rest = text.rpartition(")")
         fields = rest.split()
         name = begin.partition("(")[2]
-        yield _Process(int(folder.name), name, int(fields[1]), int(fields[11]) + int(fields[12]), int(fields[21]))
+        own, reaped = (int(fields[i]) + int(fields[i + 1]) for i in (11, 13))
+        yield _Process(int(folder.name), name, int(fields[1]), own, reaped, int(fields[21]))

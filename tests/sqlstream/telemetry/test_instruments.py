@@ -170,6 +170,27 @@ def test_memory_is_that_of_the_process_its_java_and_its_workers(tmp_path):
     assert shown.cpu_seconds["workers"] == pytest.approx(2 * shown.cpu_seconds["jvm"])
 
 
+def test_processor_time_of_workers_that_have_ended_still_counts(tmp_path):
+    """Else the counter falls when Spark ends idle workers, which Prometheus takes for a restart from nothing."""
+
+    def write(pid, name, parent, own, reaped):
+        (tmp_path / str(pid)).mkdir(exist_ok=True)
+        fields = ["S", parent, *[0] * 9, own, 0, reaped, 0, *[0] * 6, 1, 0]
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} ({name}) {' '.join(map(str, fields))}\n")
+
+    for process in [(5, "python", 1, 10, 0), (6, "java", 5, 20, 0), (7, "python", 6, 3, 0), (8, "python", 7, 400, 0)]:
+        write(*process)
+    before = process_figures(tmp_path, 5).cpu_seconds
+    (tmp_path / "8" / "stat").unlink()
+    (tmp_path / "8").rmdir()
+    write(7, "python", 6, 3, 400)
+    assert process_figures(tmp_path, 5).cpu_seconds == before
+    (tmp_path / "7" / "stat").unlink()
+    (tmp_path / "7").rmdir()
+    write(6, "java", 5, 20, 403)
+    assert process_figures(tmp_path, 5).cpu_seconds == before
+
+
 def test_memory_is_left_out_where_the_system_does_not_say(tmp_path):
     assert process_figures(tmp_path / "none") == ProcessFigures()
 

@@ -8,8 +8,9 @@ STYLE = """
 textarea { width: 100%; min-height: 11rem; font: 14px/1.5 ui-monospace, monospace; padding: .7rem; border-radius: 6px;
   border: 1px solid var(--line); background: var(--box); color: inherit; resize: vertical; tab-size: 2; }
 textarea:focus-visible { outline: 3px solid var(--c0); outline-offset: 1px; }
-#suggestions { list-style: none; margin: .3rem 0; padding: 0; max-height: 14rem; overflow-y: auto; border-radius: 6px;
-  border: 1px solid var(--line); } #suggestions[hidden] { display: none; }
+.typed { position: relative; } #suggestions { list-style: none; margin: 0; padding: 0; max-height: 14rem; z-index: 1;
+  overflow-y: auto; border-radius: 6px; border: 1px solid var(--line); background: Canvas; position: absolute;
+  top: 100%; left: 0; right: 0; } #suggestions[hidden] { display: none; }
 #suggestions li { display: flex; gap: 1rem; justify-content: space-between; padding: .25rem .7rem; cursor: pointer;
   font: 13px/1.5 ui-monospace, monospace; } #suggestions li span { opacity: .75; overflow-wrap: anywhere; }
 #suggestions li[aria-selected=true] { background: var(--box); outline: 2px solid var(--c0); outline-offset: -2px; }
@@ -93,7 +94,7 @@ text.addEventListener('input', event => {
 text.addEventListener('blur', () => choose(-1));
 text.addEventListener('keydown', event => {
   const control = event.ctrlKey || event.metaKey;
-  if (control && event.key === 'Enter') { event.preventDefault(); choose(-1); start(); }
+  if (control && event.key === 'Enter') { event.preventDefault(); start(); }
   else if (control && event.key === ' ') { event.preventDefault(); complete(); }
   else if (chosen >= 0) {
     const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
@@ -109,6 +110,9 @@ function tell(words, error) {
 }
 async function start() {
   if (run !== null) await stop();
+  typed++;  // no completions of what was typed before
+  clearTimeout(timer);
+  choose(-1);
   tell('STARTING', '');
   document.getElementById('result').replaceChildren();
   try {
@@ -158,10 +162,10 @@ def editor_body(form: str, most_rows: int) -> tuple[str, str]:
         '<noscript><p class="bad">The editor needs scripts, which this browser does not run.</p></noscript>'
         f'<form id="editor" method="post" action="run"><input type="hidden" name="form" value="{form}">'
         '<label for="text">Definitions, and a query at the end</label>'
-        '<textarea id="text" name="text" spellcheck="false" autocapitalize="off" autocomplete="off" autofocus '
-        'role="combobox" aria-expanded="false" aria-controls="suggestions" aria-autocomplete="list" '
+        '<div class="typed"><textarea id="text" name="text" spellcheck="false" autocapitalize="off" autocomplete="off" '
+        'autofocus role="combobox" aria-expanded="false" aria-controls="suggestions" aria-autocomplete="list" '
         'aria-describedby="keys"></textarea>'
-        '<ul id="suggestions" role="listbox" aria-label="Completions" hidden></ul>'
+        '<ul id="suggestions" role="listbox" aria-label="Completions" hidden></ul></div>'
         '<ul id="problems" role="status" aria-label="Problems"></ul>'
         '<button>Run</button><button type="button" id="stop">Stop</button>'
         '<p id="keys" class="small">Ctrl+Enter runs it, Ctrl+Space completes; arrows and Enter choose, Escape closes.'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hmac
 import json
-import logging
 import secrets
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,8 +23,6 @@ from sqlstream.errors import ExecutionError
 from sqlstream.jobs.reports.plan_figures import FIGURES, NO_PAGE
 from sqlstream.local_server import LocalServer, is_loopback, name_of
 from sqlstream.udfs.texts import reason_of
-
-_LOG = logging.getLogger("sqlstream.console")
 
 _LONGEST_FORM, _LONGEST_SCRIPT = 4096, 1 << 18
 _HEADERS = {
@@ -129,8 +127,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             made = self._refused() or reply()
         except Exception:
-            _LOG.exception("a page of jobs cannot be made")
-            made = _text(HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made; the log of the server says why")
+            traceback.print_exc()
+            made = _text(HTTPStatus.INTERNAL_SERVER_ERROR, "this page cannot be made; standard error says why")
         self._send(made)
 
     # --- who may ---

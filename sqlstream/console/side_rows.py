@@ -91,6 +91,8 @@ def _parquet(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 def _json(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     for line in _last_lines(path):
         row = json.loads(line)
+        if not isinstance(row, dict):
+            raise ValueError(f"a line is no object of JSON: {shown_text(row)}")
         yield tuple(shown_text(row.get(name)) for name in columns)
 
 

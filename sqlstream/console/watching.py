@@ -168,15 +168,20 @@ class Watcher:
         """Read all records once. Jobs that are gone are dropped with their history."""
         try:
             jobs = self._jobs()
-        except SqlStreamError as error:
-            self._error = error.diagnostic.message
+        except Exception as error:  # of the folder, such as its rights; the thread goes on, and looks again
+            self._error = error.diagnostic.message if isinstance(error, SqlStreamError) else str(error)
             return
         self._error = None
         watched = dict[str, WatchedJob]()
         for job in jobs[-MOST_JOBS:]:
             name = _unused(job.name, watched)
-            one = self._watched.get(name) or WatchedJob(job)
-            one.take(job, self._now())
+            one = self._watched.get(name)
+            if one is None or one.record.id != job.record.id:
+                one = WatchedJob(job)
+            try:
+                one.take(job, self._now())
+            except Exception as error:  # one job must not hide the others, nor end the thread
+                self._error = f'job "{name}" cannot be shown: {type(error).__name__}: {error}'
             watched[name] = one
         self._watched = watched
 

@@ -1,4 +1,4 @@
-"""The SQL editor of the page, over HTTP and without Spark: who may use it, what it completes, and what becomes of runs."""
+"""The SQL editor of the page over HTTP, without Spark: who may use it, what it completes, what becomes of runs."""
 
 from __future__ import annotations
 

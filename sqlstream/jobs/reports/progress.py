@@ -40,7 +40,7 @@ from sqlstream.udfs.kernel import Pending
 from sqlstream.udfs.texts import json_of
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 # --- Rows and timers that wait for the next run ----------------------------------------------------------------
 

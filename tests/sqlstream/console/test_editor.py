@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 from urllib.parse import urlencode
 
 import pyarrow as pa
@@ -54,12 +55,12 @@ class FakeSession(Session):
         yield from self._results
 
 
-def query(job: FakeJob, updating: bool = False) -> Query:
+def query(job: Any, updating: bool = False) -> Query:
     kinds = (("op", BIGINT),) if updating else ()
     return Query(job, (*kinds, ("n", BIGINT)), "UTC", updating=updating, key=(0,) if updating else ())
 
 
-def finished(editor: Editor, name: str | None) -> dict:
+def finished(editor: Editor, name: str | None) -> Any:
     assert name is not None
     run = editor.of(name)
     assert run is not None
@@ -81,7 +82,7 @@ def opened(tmp_path: Path) -> Iterator[tuple[Served, Editor]]:
     editor.close()
 
 
-def send(served: Served, path: str, **fields: str) -> object:
+def send(served: Served, path: str, **fields: str) -> Any:
     status, text, _ = served.ask(f"/sql/{path}", "POST", urlencode(fields), Authorization=f"Bearer {TOKEN}")
     assert status == 200, text
     return json.loads(text)

@@ -20,6 +20,7 @@ from sqlstream.cli.options import (
     project_option,
     script_options,
     session_options,
+    token_option,
 )
 
 
@@ -61,7 +62,8 @@ The scripts define tables and materialized views; each view has a job that goes 
 Spark. A job that fails starts again from its checkpoint, at once and then after longer and longer times
 (restart-strategy.type, exponential-delay here). After kill -9 the same command goes on from the checkpoints: no row
 is lost or doubled. INSERT runs, too; a query does not.
-Standard output has two lines, the address of the PostgreSQL server for psql and BI tools and that of the page.
+Standard output has two lines, the address of the PostgreSQL server for psql and BI tools and that of the page, which
+has the token that opens it; with --token it has not.
 Without sqlstream.views.url the server is one of this machine that is started, on a port of 127.0.0.1.
 Exit codes: 0 stopped by SIGTERM, 130 by Ctrl-C, 1 the SQL is wrong, 2 the command is wrong, 3 Spark or
 the server did not start.
@@ -157,7 +159,8 @@ The page shows the plan as sqlstream explain --format html does, and beside each
 rows read of each table, rows that exchanges brought to operators with state, their results, late rows and state, rows
 written. Filters and projections have no counts of their own, Spark runs them together with what is around them.
 Counts are of the time since the job was started and change with each micro-batch; rates are those of the
-last ten seconds. The page is on 127.0.0.1 alone and refreshes itself until Ctrl-C; the job goes on.
+last ten seconds. The page is on 127.0.0.1 alone and refreshes itself until Ctrl-C; the job goes on. The address that is
+printed has the token that opens it, unless it is given.
 
 \b
 Examples:
@@ -355,6 +358,7 @@ _JOBS_COMMAND = click.Group(
             click.option(
                 "--port", type=click.IntRange(0, 65535), default=8322, show_default=True, help="Of the page; 0: any."
             ),
+            token_option("SQLSTREAM_JOBS_TOKEN"),
             click.option("--to", "path", metavar="FILE", help="Write the page as it is now into FILE, and end."),
             epilog=_PLAN,
         ),
@@ -368,12 +372,7 @@ _JOBS_COMMAND = click.Group(
                 "--port", type=click.IntRange(0, 65535), default=8323, show_default=True, help="Of the page; 0: any."
             ),
             click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
-            click.option(
-                "--token",
-                metavar="TOKEN",
-                envvar="SQLSTREAM_JOBS_TOKEN",
-                help="What opens the pages, of 16 characters or more; better in SQLSTREAM_JOBS_TOKEN.",
-            ),
+            token_option("SQLSTREAM_JOBS_TOKEN"),
             click.option("--start-with", metavar="COMMAND", help="A shell command that starts a job again."),
             click.option("--editor", is_flag=True, help="With an SQL editor that knows what FILE defines."),
             script_options,
@@ -487,6 +486,7 @@ _ALL = (
             "--port", type=click.IntRange(0, 65535), default=8321, show_default=True, help="Of the page; 0: any."
         ),
         click.option("--page/--no-page", default=True, help="Show the state of the views on a page of 127.0.0.1."),
+        token_option("SQLSTREAM_SERVE_TOKEN"),
         epilog=_SERVE,
     ),
     _command(

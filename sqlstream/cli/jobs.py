@@ -18,7 +18,8 @@ from sqlstream.jobs import RecordedJob, recorded_jobs
 from sqlstream.jobs.checkpoints.storage import local_storage_at
 from sqlstream.jobs.records.record import DAMAGED, LOST, to_text
 from sqlstream.jobs.records.submissions import STARTING, SubmittedJob, remove_submission, submitted_jobs
-from sqlstream.jobs.reports.plan_figures import FIGURES, LocalPage, PlanFigures, figures_of, page_of
+from sqlstream.jobs.reports.plan_figures import FIGURES, Answer, LocalPage, PlanFigures, figures_of, page_of
+from sqlstream.local_server import Access
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
 from sqlstream.statements.jobs import CHECKPOINT_COLUMNS, checkpoint_rows, job_rows, properties
@@ -55,7 +56,7 @@ def show_job(job: str, directory: str | None, output: str, record: bool, expecte
     return JOB_FAILED if status in _FAILED else NOT_YET
 
 
-def show_plan(job: str, directory: str | None, port: int, path: str | None) -> None:
+def show_plan(job: str, directory: str | None, port: int, path: str | None, token: str | None) -> None:
     """Serves a page that shows the plan of a job with live rates, and prints the page's address.
 
     ``path``: writes the page to this file instead.
@@ -66,10 +67,10 @@ def show_plan(job: str, directory: str | None, port: int, path: str | None) -> N
     if path is not None:
         _write_plan(figures, shown, path)
         return
-    answers = {"/": page_of, f"/{FIGURES}": figures_of}
-    page = LocalPage(port, lambda asked: answers[asked](figures) if asked in answers else None, f"/ and /{FIGURES}")
+    answer = partial(_answer_of, figures)
+    page = LocalPage(port, answer, f"/ and /{FIGURES}", token)
     try:
-        click.echo(page.url)
+        click.echo(page.address)
         sys.stdout.flush()
         while True:
             time.sleep(_LOOK_SECONDS)
@@ -78,7 +79,13 @@ def show_plan(job: str, directory: str | None, port: int, path: str | None) -> N
         page.close()
 
 
-_SHORTEST_TOKEN = 16
+def _answer_of(figures: PlanFigures, path: str) -> Answer | None:
+    match path.removeprefix("/"):
+        case "":
+            return page_of(figures)
+        case name if name == FIGURES:
+            return figures_of(figures)
+    return None
 
 
 def serve_jobs(
@@ -100,11 +107,9 @@ def serve_jobs(
     """
     # loaded when the command runs: help and errors stay fast
     from sqlstream.console.requests import Requests
-    from sqlstream.console.server import Access, Console, ConsoleServer
+    from sqlstream.console.server import Console, ConsoleServer
     from sqlstream.console.watching import Watcher
 
-    if token is not None and len(token) < _SHORTEST_TOKEN:
-        raise click.UsageError(f"the token of --token must have {_SHORTEST_TOKEN} characters or more")
     if not editor and (files or statements):
         raise click.UsageError("files and -e are for the SQL editor: give --editor")
     _jobs(directory)  # a directory that does not exist

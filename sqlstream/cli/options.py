@@ -225,6 +225,26 @@ def session_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+SHORTEST_TOKEN = 16
+
+
+def token_option(variable: str) -> Callable[..., Any]:
+    """``--token`` of a command that serves pages. ``variable``: that of the environment which has it otherwise."""
+
+    def checked(ctx: click.Context, param: click.Parameter, token: str | None) -> str | None:
+        if token is not None and len(token) < SHORTEST_TOKEN:
+            raise click.UsageError(f"the token of --token must have {SHORTEST_TOKEN} characters or more")
+        return token
+
+    return click.option(
+        "--token",
+        metavar="TOKEN",
+        envvar=variable,
+        callback=checked,
+        help=f"What opens the page, of {SHORTEST_TOKEN} characters or more; better in {variable}.",
+    )
+
+
 def observing_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator: adds --metrics-port and --log-format to a command that runs jobs. They are settings, and override
     those of --set.

@@ -37,6 +37,7 @@ def serve_command(
     master: str | None,
     port: int,
     page: bool,
+    token: str | None,
 ) -> int:
     """``sqlstream serve``: maintains the materialized views of scripts, so that psql and BI tools can read them."""
     scripts = read_scripts(files, statements, parameters)
@@ -49,7 +50,7 @@ def serve_command(
         tell_metrics(session)
         for key, value in server_settings(script.text for script in scripts).items():
             session.workspace.settings.set(key, value)
-        _serve(session, scripts, port if page else None, stopped)
+        _serve(session, scripts, port if page else None, token, stopped)
     return OK if not stopped.by_interrupt else INTERRUPTED
 
 
@@ -83,7 +84,7 @@ def _stopped() -> Iterator[_Stop]:
             signal.signal(number, handler)
 
 
-def _serve(session: Session, scripts: list[Script], port: int | None, stopped: _Stop) -> None:
+def _serve(session: Session, scripts: list[Script], port: int | None, token: str | None, stopped: _Stop) -> None:
     def tell(text: str) -> None:
         click.echo(text, err=True)
 
@@ -92,11 +93,11 @@ def _serve(session: Session, scripts: list[Script], port: int | None, stopped: _
     shown = Shown(shown_value("url", url))
     serving = Serving(session, tell)
     plans = PlanPages()
-    served = Page(port, lambda: shown, plans) if port is not None else None
+    served = Page(port, lambda: shown, plans, token) if port is not None else None
     try:
         click.echo(url)
         if served is not None:
-            click.echo(served.url)
+            click.echo(served.address)
         sys.stdout.flush()
         start.wait()
         serving.run(script.text for script in scripts if not stopped.is_set())

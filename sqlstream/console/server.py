@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import secrets
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
@@ -21,7 +21,7 @@ from sqlstream.console.requests import KINDS, Requests
 from sqlstream.console.watching import Watcher
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.reports.plan_figures import FIGURES, NO_PAGE
-from sqlstream.local_server import LocalServer, is_loopback, name_of
+from sqlstream.local_server import Access, LocalServer, is_loopback, name_of
 from sqlstream.udfs.texts import reason_of
 
 _LONGEST_FORM, _LONGEST_SCRIPT = 4096, 1 << 18
@@ -34,27 +34,6 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src {}; connect-src 'self'; form-action 'self'; "
     "frame-ancestors 'none'; base-uri 'none'"
 )
-
-
-@dataclass(frozen=True)
-class Access:
-    """Where the server listens, and the token that opens it. ``port`` 0: any free one."""
-
-    port: int
-    host: str = "127.0.0.1"
-    token: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
-
-    def is_token(self, text: str) -> bool:
-        """Whether a text is the token."""
-        return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())
-
-    def proof(self, purpose: str) -> str:
-        """A text that only who knows the token can make, and from which nobody learns it."""
-        return hmac.new(self.token.encode(), purpose.encode(), "sha256").hexdigest()
-
-    def is_proof(self, text: str, purpose: str) -> bool:
-        """Whether a text is the proof for this purpose."""
-        return hmac.compare_digest(text.encode("utf-8", "replace"), self.proof(purpose).encode())
 
 
 @dataclass(frozen=True)
@@ -140,25 +119,21 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     @property
-    def _cookie(self) -> str:
-        """Cookies are the same for all ports of a host."""
-        return f"sqlstream-{self.connection.getsockname()[1]}"
+    def _port(self) -> int:
+        port: int = self.connection.getsockname()[1]
+        return port
 
     @property
     def _has_bearer(self) -> bool:
-        kind, _, token = self.headers.get("Authorization", "").partition(" ")
-        return kind == "Bearer" and self._access.is_token(token)
+        return self._access.has_bearer(self.headers)
 
     @property
     def _has_session(self) -> bool:
-        """Cookies of other servers of this host come along, and may be anything: ``http.cookies`` reads none then."""
-        pairs = [pair.strip().partition("=") for pair in self.headers.get("Cookie", "").split(";")]
-        return any(name == self._cookie and self._access.is_proof(value, "session") for name, _, value in pairs)
+        return self._access.has_session(self.headers, self._port)
 
     def _opened(self, path: str) -> Reply:
         """The answer to a right token: it goes on without it in the address, with a cookie."""
-        cookie = f"{self._cookie}={self._access.proof('session')}; HttpOnly; SameSite=Strict; Path=/"
-        return _see(path, **{"Set-Cookie": cookie})
+        return _see(path, **{"Set-Cookie": self._access.new_cookie(self._port)})
 
     # --- pages ---
 
@@ -279,8 +254,9 @@ class _Handler(BaseHTTPRequestHandler):
             headers["WWW-Authenticate"] = "Bearer"
         for name, value in headers.items():
             self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # a browser that has gone on to another page
+            self.end_headers()
+            self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  (a name of http.server)
         """Nobody reads a line for each request; addresses may hold the token."""

@@ -300,11 +300,14 @@ class Shown:
 
 class Page(LocalPage):
     """Serves the status page on a port of this machine until it is closed. ``shown``: returns the page's content.
-    ``plans``: the pages with plans. Both are used by the server's threads.
+    ``plans``: the pages with plans. Both are used by the server's threads. ``token``: as of ``LocalPage``.
     """
 
-    def __init__(self, port: int, shown: Callable[[], Shown], plans: PlanPages | None = None) -> None:
-        super().__init__(port, partial(_answer, shown, plans or PlanPages()), "/, /views.json and /plans/NAME/")
+    def __init__(
+        self, port: int, shown: Callable[[], Shown], plans: PlanPages | None = None, token: str | None = None
+    ) -> None:
+        answers = partial(_answer, shown, plans or PlanPages())
+        super().__init__(port, answers, "/, /views.json and /plans/NAME/", token)
 
 
 def _answer(shown: Callable[[], Shown], plans: PlanPages, path: str) -> Answer | None:

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from sqlstream.console.requests import Requests
-from sqlstream.console.server import Access, Console, ConsoleServer
+from sqlstream.console.server import Console, ConsoleServer
 from sqlstream.console.watching import Watcher
 from sqlstream.jobs.reports.plan_figures import Answer, LocalPage
-from sqlstream.local_server import LocalServer
+from sqlstream.local_server import Access, LocalServer
 from sqlstream.telemetry.choices import HOST, OPTIONS, PORT
 from sqlstream.telemetry.server import Listening, MetricsServer
 
@@ -82,7 +82,7 @@ def server(request):
     elif request.param == "console":
         opened = ConsoleServer(Access(0, token=TOKEN), Console(Watcher(tuple), Requests(), "/jobs"))
     else:
-        opened = LocalPage(0, lambda path: Answer("hello", "text/plain") if path == "/" else None, "/")
+        opened = LocalPage(0, lambda path: Answer("hello", "text/plain") if path == "/" else None, "/", TOKEN)
     yield opened
     opened.close()
 
@@ -116,8 +116,38 @@ def test_nothing_that_listens_takes_other_methods(server, method):
 
 @pytest.mark.parametrize("path", ["/../../etc/passwd", "//etc/passwd", "/%2e%2e/etc/passwd", "/metrics/../x", "/x"])
 def test_paths_are_those_that_there_are(server, path):
-    headers = {"Authorization": f"Bearer {TOKEN}"} if isinstance(server, ConsoleServer) else {}
+    headers = {} if isinstance(server, MetricsServer) else {"Authorization": f"Bearer {TOKEN}"}
     assert asked(server, path, **headers)[0] == 404
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs/x/", "/figures.json", "/views.json", "/?token=", "/?token=wrong"])
+def test_pages_want_their_token(server, path):
+    if isinstance(server, MetricsServer):
+        return
+    port = urlsplit(server.url).port
+    wrong = ({}, {"Authorization": "Bearer wrong"}, {"Cookie": f"sqlstream-{port}={TOKEN}"}, {"Cookie": "{}; =; ;"})
+    for headers in wrong:
+        status, body = asked(server, path, **headers)
+        assert status == 401 and b"hello" not in body, headers
+
+
+def test_the_address_of_a_page_opens_it_with_a_cookie():
+    """Cookies of other servers of this machine, which browsers send too, do not matter."""
+    page = LocalPage(0, lambda path: Answer("hello", "text/plain") if path == "/" else None, "/")
+    try:
+        assert asked(page)[0] == 401
+        parts = urlsplit(page.address)
+        connection = http.client.HTTPConnection(parts.netloc, timeout=5)
+        connection.request("GET", f"{parts.path}?{parts.query}")
+        answer = connection.getresponse()
+        cookie = answer.headers["Set-Cookie"]
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+        assert page.access.token not in cookie and "HttpOnly; SameSite=Strict" in cookie
+        own = cookie.partition(";")[0]
+        for others in ("", '_xsrf="a b"; ', 'settings={"a":"b, c"}; [x]=1; '):
+            assert asked(page, Cookie=others + own) == (200, b"hello")
+    finally:
+        page.close()
 
 
 def test_metrics_want_their_token():

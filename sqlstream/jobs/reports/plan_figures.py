@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs.records.record import JobRecord
 from sqlstream.jobs.reports.progress import Progress, size_text
-from sqlstream.local_server import LocalServer
+from sqlstream.local_server import Access, LocalServer, is_loopback, name_of
 from sqlstream.planner.explain.html import Figure, Figures, html_page, plan_tree
 from sqlstream.planner.explain.to_json import from_json
 from sqlstream.planner.node import Node
@@ -27,6 +29,13 @@ from sqlstream.udfs.texts import reason_of
 
 NO_PAGE = "SS483"
 HOST = "127.0.0.1"
+_NO_TOKEN = "the address that the command has printed opens this page; programs send its token as their bearer token\n"
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,7 @@ class Answer:
     text: str
     kind: str = "text/html"
     status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 Answers = Callable[[str], Answer | None]
@@ -47,43 +57,64 @@ class LocalPage(LocalServer):
     the port is in use.
 
     ``port``: 0 takes any free one. ``answers``: returns the response to a path, None if there is no such page; it is
-    called from several threads. ``paths``: the existing paths as text, for the message of error 404.
+    called from several threads. ``paths``: the existing paths as text, for the message of error 404. ``token``: what
+    opens the pages; not given, one is made, and ``address`` has it.
     """
 
-    def __init__(self, port: int, answers: Answers, paths: str) -> None:
+    def __init__(self, port: int, answers: Answers, paths: str, token: str | None = None) -> None:
+        self.access = Access(port, HOST) if token is None else Access(port, HOST, token)
+        self._is_given = token is not None
         try:
-            server = ThreadingHTTPServer((HOST, port), partial(_Handler, answers, paths))
+            server = ThreadingHTTPServer((HOST, port), partial(_Handler, self.access, answers, paths))
         except OSError as error:
             message = f"the page cannot be shown on port {port}: {reason_of(error)}"
             raise ExecutionError(NO_PAGE, message, hint="Give another one: --port N; 0 takes any.") from None
         server.daemon_threads = True
         super().__init__(server, HOST, "sqlstream-page")
 
+    @property
+    def address(self) -> str:
+        """What to open in a browser: with the token, unless it was given, so that it is known."""
+        return self.url if self._is_given else f"{self.url}/?token={self.access.token}"
+
 
 class _Handler(BaseHTTPRequestHandler):
     server_version = "sqlstream"
+    timeout = 30  # seconds; a client that says nothing must not hold a thread for good
 
-    def __init__(self, answers: Answers, paths: str, *arguments: Any) -> None:
-        self._answers, self._paths = answers, paths
+    def __init__(self, access: Access, answers: Answers, paths: str, *arguments: Any) -> None:
+        self._access, self._answers, self._paths = access, answers, paths
         super().__init__(*arguments)
 
     def do_GET(self) -> None:
+        """Answer with a page."""
+        self._send(self._answer())
+
+    def _answer(self) -> Answer:
         """Other hosts than this one's own names are refused, as scripts of other pages ask."""
-        host = self.headers.get("Host", "").partition(":")[0]
-        if host not in (HOST, "localhost"):
-            self._send(Answer("this page is for 127.0.0.1 alone\n", "text/plain", 403))
-            return
-        found = self._answers(self.path.partition("?")[0])
-        self._send(found if found is not None else Answer(f"there are {self._paths}\n", "text/plain", 404))
+        if not is_loopback(name_of(self.headers.get("Host", ""))):
+            return Answer("this page is for 127.0.0.1 alone\n", "text/plain", 403)
+        path, _, query = self.path.partition("?")
+        port = self.connection.getsockname()[1]
+        given = parse_qs(query).get("token")
+        if given is not None and self._access.is_token(given[0]):
+            cookie = self._access.new_cookie(port)
+            return Answer("", "text/plain", 303, {"Location": "/", "Set-Cookie": cookie})
+        if not (self._access.has_bearer(self.headers) or self._access.has_session(self.headers, port)):
+            return Answer(_NO_TOKEN, "text/plain", 401, {"WWW-Authenticate": "Bearer"})
+        found = self._answers(path)
+        return found if found is not None else Answer(f"there are {self._paths}\n", "text/plain", 404)
 
     def _send(self, answer: Answer) -> None:
         body = answer.text.encode()
         self.send_response(answer.status)
         self.send_header("Content-Type", f"{answer.kind}; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        self.wfile.write(body)
+        for name, value in {**_HEADERS, **answer.headers}.items():
+            self.send_header(name, value)
+        with suppress(ConnectionError):  # a browser that has gone on to another page
+            self.end_headers()
+            self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002  (a name of http.server)
         """Nobody reads the requests of the page."""

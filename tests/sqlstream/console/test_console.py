@@ -21,13 +21,14 @@ import pytest
 
 from sqlstream.cli import run
 from sqlstream.console.requests import KINDS, Requests
-from sqlstream.console.server import Access, Console, ConsoleServer
+from sqlstream.console.server import Console, ConsoleServer
 from sqlstream.console.watching import Watcher
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.jobs.records.record import Description, Failure, JobRecord, write_record
 from sqlstream.jobs.records.requests import recorded_jobs, waiting
 from sqlstream.jobs.reports.progress import Progress
 from sqlstream.jobs.savepoints.create import Manifest, write_manifest
+from sqlstream.local_server import Access
 from sqlstream.planner.explain.to_json import to_json
 from sqlstream.planner.rules import optimize
 from tests.planner.plans import plan

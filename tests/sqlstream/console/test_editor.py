@@ -18,8 +18,9 @@ from sqlstream.cli import run as run_command
 from sqlstream.console import editor as editing
 from sqlstream.console.editor import FAILED, FINISHED, MOST_ROWS, MOST_RUNNING, STOPPED, Editor
 from sqlstream.console.requests import Requests
-from sqlstream.console.server import Access, Console, ConsoleServer
+from sqlstream.console.server import Console, ConsoleServer
 from sqlstream.console.watching import Watcher
+from sqlstream.local_server import Access
 from sqlstream.query import Query
 from sqlstream.results import Rows
 from sqlstream.session import Session

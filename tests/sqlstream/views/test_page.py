@@ -83,8 +83,9 @@ def served() -> Iterator[Page]:
 
 def _asked(served: Page, path: str, host: str | None = None) -> tuple[int, str]:
     connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=10)
+    more = {} if host is None else {"Host": host}
     try:
-        connection.request("GET", path, headers={} if host is None else {"Host": host})
+        connection.request("GET", path, headers={"Authorization": f"Bearer {served.access.token}", **more})
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
     finally:

@@ -58,7 +58,9 @@ def test_a_server_that_is_killed_goes_on_with_whole_epochs() -> None:
             until(lambda: max(reader.seen.visible) == len(writer.arrived) - 1)
             assert counted(url) == (writer.rows, writer.rows)
             page = (folder / "out").read_text(encoding="utf-8").splitlines()[1]
-            with urllib.request.urlopen(f"{page}/views.json") as answer:
+            address, _, token = page.partition("/?token=")
+            asked = urllib.request.Request(f"{address}/views.json", headers={"Authorization": f"Bearer {token}"})
+            with urllib.request.urlopen(asked) as answer:
                 told = json.load(answer)
             assert [(view["name"], view["state"]) for view in told["views"]] == [
                 ("totals", "RUNNING"),

@@ -162,7 +162,7 @@ def served(measured: PlanFigures) -> Iterator[LocalPage]:
 def asked(served: LocalPage, path: str) -> str:
     connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=10)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers={"Authorization": f"Bearer {served.access.token}"})
         return connection.getresponse().read().decode()
     finally:
         connection.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import ThreadingHTTPServer
 from threading import Thread
 
@@ -57,12 +57,12 @@ class Access:
         """Whether a text is the proof for this purpose."""
         return hmac.compare_digest(text.encode("utf-8", "replace"), self.proof(purpose).encode())
 
-    def has_bearer(self, headers: Mapping[str, str]) -> bool:
+    def has_bearer(self, headers: Message) -> bool:
         """Whether a request has the token."""
         kind, _, token = headers.get("Authorization", "").partition(" ")
         return kind == "Bearer" and self.is_token(token)
 
-    def has_session(self, headers: Mapping[str, str], port: int) -> bool:
+    def has_session(self, headers: Message, port: int) -> bool:
         """Whether a request has the cookie. Those of other servers of this host come along, and may be anything:
         ``http.cookies`` reads none then.
         """

@@ -7,6 +7,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import distributions
 from pathlib import Path
 
 import click
@@ -20,6 +21,7 @@ from sqlstream.deploy import container, helm, kubernetes, spark_operator, spark_
 from sqlstream.deploy.deployment import Deployment, ScriptFile, checkpoints_of_scripts, require_no_secrets, starts_jobs
 from sqlstream.secrets import REFERENCE
 from sqlstream.udfs.texts import reason_of
+from sqlstream.version import __version__
 
 Files = Callable[[Deployment], dict[str, str]]
 
@@ -64,14 +66,13 @@ def deploy_command(
     metrics_port: int,
     settings: tuple[str, ...],
     parameters: tuple[str, ...],
-    wheel: str | None,
+    wheels: tuple[str, ...],
     dry_run: bool,
 ) -> int:
     """Writes the files of a deployment, or prints them. Returns the exit code."""
     if "-" in files:
         raise click.UsageError("a deployment is made of files, not of standard input")
-    if wheel is not None:
-        _require_wheel(Path(wheel))
+    _require_wheels([Path(wheel) for wheel in wheels])
     with variables(dict.fromkeys(_unknown_variables(files, settings), _UNKNOWN)):
         scripts = read_scripts(files, (), parameters)
         if _has_mistakes(scripts, settings):
@@ -93,21 +94,21 @@ def deploy_command(
         _required_memory(memory),
         metrics_port,
         ends,
-        None if wheel is None else Path(wheel).name,
+        tuple(Path(wheel).name for wheel in wheels),
     )
     if target in _OF_CLUSTERS and deployment.checkpoints is None:
         raise click.UsageError(f"--target {target} needs --dir, a directory that all machines of the cluster reach")
     require_no_secrets(deployment)
-    for warning in (*_end_warnings(deployment), *_path_warnings(deployment, target)):
+    for warning in (*_package_warnings(deployment), *_end_warnings(deployment), *_path_warnings(deployment, target)):
         click.echo(f"warning: {warning}", err=True)
     made = TARGETS[target](deployment)
     if dry_run:
         for path, text in made.items():
             click.echo(f"--- {path}\n{text}", nl=False)
-        if wheel is not None:
+        for wheel in wheels:
             click.echo(f"--- {Path(wheel).name}\na copy of {wheel}")
     else:
-        _write(Path(folder or f"deploy-{called}"), made, None if wheel is None else Path(wheel))
+        _write(Path(folder or f"deploy-{called}"), made, [Path(wheel) for wheel in wheels])
     return OK
 
 
@@ -121,7 +122,10 @@ def _all_jobs_end(scripts: Sequence[Script], settings: Sequence[str]) -> bool:
 
 def _end_warnings(deployment: Deployment) -> Iterator[str]:
     if deployment.ends:
-        yield "all that the scripts read has an end: their jobs end with it, and are not started again for new rows"
+        yield (
+            "all that the scripts read has an end: their jobs end with it, and are not started again for new rows; "
+            "tables of files go on with 'source.monitor-interval'"
+        )
 
 
 def _path_warnings(deployment: Deployment, target: str) -> Iterator[str]:
@@ -182,19 +186,34 @@ def _required_memory(memory: str) -> str:
     return memory
 
 
-def _require_wheel(wheel: Path) -> None:
-    """The wheel of a checkout: that of the release's ``sqlstream`` holds nothing, and needs another from an index."""
-    if not re.fullmatch(r"sqlstream-[\w.+-]+\.whl", wheel.name) or not zipfile.is_zipfile(wheel):
-        raise click.UsageError(f'"{wheel}" is no wheel of sqlstream; pip wheel --no-deps . in a clone makes one')
-    with zipfile.ZipFile(wheel) as archive:
-        if "sqlstream/__init__.py" not in archive.namelist():
-            raise click.UsageError(f'"{wheel}" holds no modules; pip wheel --no-deps . in a clone makes one that does')
+def _require_wheels(wheels: Sequence[Path]) -> None:
+    """The wheel of a checkout, or both of a release, of which ``sqlstream`` holds nothing and needs the other one."""
+    names: list[str] = []
+    for wheel in wheels:
+        if not re.fullmatch(r"sqlstream(_planner)?-[\w.+-]+\.whl", wheel.name) or not zipfile.is_zipfile(wheel):
+            raise click.UsageError(f'"{wheel}" is no wheel of sqlstream; pip wheel --no-deps . in a clone makes one')
+        with zipfile.ZipFile(wheel) as archive:
+            names += archive.namelist()
+    if wheels and not any(wheel.name.startswith("sqlstream-") for wheel in wheels):
+        raise click.UsageError(f'"{wheels[0]}" plans, and runs nothing; give the wheel of sqlstream, too: --wheel FILE')
+    if wheels and "sqlstream/__init__.py" not in names:
+        raise click.UsageError(f'"{wheels[0]}" holds no modules; give that of sqlstream-planner, too: --wheel FILE')
 
 
-def _write(folder: Path, made: dict[str, str], wheel: Path | None) -> None:
-    """Write the files, and a copy of the wheel, into a folder; nothing is overwritten that is there."""
-    copy = None if wheel is None or wheel.parent.resolve() == folder.resolve() else folder / wheel.name
-    there = [path for path in (*(folder / path for path in made), copy) if path is not None and path.exists()]
+def _package_warnings(deployment: Deployment) -> Iterator[str]:
+    """Where this package is of no index, an index has none, or that of another project."""
+    is_from_files = any(found.read_text("direct_url.json") is not None for found in distributions(name="sqlstream"))
+    if is_from_files and not deployment.wheels:
+        yield (
+            f"the files install sqlstream {__version__} of a package index, and this one is of none: give its wheel, "
+            "--wheel FILE; pip wheel --no-deps . in a clone makes it"
+        )
+
+
+def _write(folder: Path, made: dict[str, str], wheels: Sequence[Path]) -> None:
+    """Write the files, and copies of the wheels, into a folder; nothing is overwritten that is there."""
+    copies = {wheel: folder / wheel.name for wheel in wheels if wheel.parent.resolve() != folder.resolve()}
+    there = [path for path in (*(folder / path for path in made), *copies.values()) if path.exists()]
     if there:
         raise click.UsageError(f'"{there[0]}" exists; give another folder: --to FOLDER')
     try:
@@ -206,7 +225,7 @@ def _write(folder: Path, made: dict[str, str], wheel: Path | None) -> None:
             if path == "secrets.env":
                 (folder / path).chmod(0o600)
             click.echo(str(folder / path))
-        if wheel is not None and copy is not None:
+        for wheel, copy in copies.items():
             click.echo(shutil.copy(wheel, copy))
     except OSError as error:
         raise click.UsageError(f'"{folder}" cannot be written: {reason_of(error)}') from error

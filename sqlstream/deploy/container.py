@@ -53,7 +53,7 @@ def dockerfile(deployment: Deployment, folder: str = "") -> str:
     return f"""FROM python:3.12-slim-bookworm
 RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \\
     && rm -rf /var/lib/apt/lists/*
-{deployment.copied_wheel}RUN pip install --no-cache-dir '{deployment.requirement}'
+{deployment.copied_wheels}RUN pip install --no-cache-dir {deployment.requirements}
 RUN useradd --uid {USER} --create-home sqlstream && install -d -o {USER} {folders}
 COPY {scripts} {SCRIPTS}/
 WORKDIR {DATA}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -66,7 +67,7 @@ class Deployment:
 
     ``own_checkpoints``: a script sets that directory itself, so the command does not. ``image``: of containers.
     ``memory``: for all processes, as Kubernetes writes it. ``ends``: all jobs end, because what they read has an end.
-    ``wheel``: the file name of a wheel to install in place of the version on a package index.
+    ``wheels``: the file names of wheels to install in place of the version on a package index.
     """
 
     name: str
@@ -79,7 +80,7 @@ class Deployment:
     memory: str = "4Gi"
     metrics_port: int = 9464
     ends: bool = False
-    wheel: str | None = None
+    wheels: tuple[str, ...] = ()
 
     @property
     def folders(self) -> tuple[TableFolder, ...]:
@@ -101,19 +102,25 @@ class Deployment:
         return tuple(sorted({name for text in texts for name in REFERENCE.findall(text)}))
 
     @property
-    def requirement(self) -> str:
-        """What pip is to install, with the extras that the connectors and settings need."""
+    def requirements(self) -> str:
+        """What pip is to install, as arguments of its command, with the extras that connectors and settings need.
+
+        Of an index the distribution with the modules is named, too. ``sqlstream`` depends on it in any case, and an
+        index that has another project under the name ``sqlstream``, as pypi.org, lacks it: pip then installs nothing.
+        """
         connectors = {name for script in self.scripts for name in _CONNECTOR.findall(script.text)}
         extras = {_EXTRAS[name] for name in connectors if name in _EXTRAS}
         texts = "\n".join([*(script.text for script in self.scripts), *self.settings])
         extras |= {"otel"} if ".otlp.url" in texts else set()
         named = f"[{','.join(sorted(extras))}]" if extras else ""
-        return f"sqlstream{named}=={__version__}" if self.wheel is None else f"./{self.wheel}{named}"
+        indexed = (f"sqlstream{named}=={__version__}", f"sqlstream-planner=={__version__}")
+        files = (f"./{wheel}{named if wheel.startswith('sqlstream-') else ''}" for wheel in self.wheels)
+        return " ".join(map(shlex.quote, files if self.wheels else indexed))
 
     @property
-    def copied_wheel(self) -> str:
-        """The line of a Dockerfile that copies the wheel; empty where there is none."""
-        return "" if self.wheel is None else f"COPY {self.wheel} ./\n"
+    def copied_wheels(self) -> str:
+        """The line of a Dockerfile that copies the wheels; empty where there are none."""
+        return f"COPY {' '.join(self.wheels)} ./\n" if self.wheels else ""
 
     def arguments(self, checkpoints: str, more: Mapping[str, str] | None = None) -> list[str]:
         """The arguments of ``sqlstream`` that run the scripts. ``more``: settings of the target."""

@@ -39,7 +39,7 @@ def dockerfile(deployment: Deployment) -> str:
     """
     return f"""FROM apache/spark:{version("pyspark")}-python3
 USER root
-{deployment.copied_wheel}RUN pip install --no-cache-dir '{deployment.requirement}'
+{deployment.copied_wheels}RUN pip install --no-cache-dir {deployment.requirements}
 COPY job.py /opt/sqlstream/job.py
 USER {USER}
 """

@@ -56,7 +56,7 @@ def _start(deployment: Deployment) -> str:
     options = [f"--master {shlex.quote(deployment.master or 'local[*]')}", f"--name {deployment.name}", *conf]
     lines = " \\\n  ".join(["exec spark-submit", "--deploy-mode client", *options, 'job.py "$@"'])
     return f"""#!/bin/sh
-# Starts the jobs of {deployment.name}, which go on from their checkpoints. The driver needs {deployment.requirement}.
+# Starts the jobs of {deployment.name}, which go on from their checkpoints. The driver needs {deployment.requirements}.
 set -eu
 cd "$(dirname "$0")"
 set -a

@@ -88,8 +88,14 @@ def _readme(deployment: Deployment) -> str:
     own = " ".join(shlex.quote(folder) for folder in [work(deployment), *_beside(deployment)])
     return f"""# {name}, run by systemd
 
+The machine needs Java 17 and Python 3.11, or newer ones; of Debian:
+
+    sudo apt-get install openjdk-17-jre-headless python3-venv
+
+Then, in this folder:
+
     sudo useradd --system --create-home --home-dir /var/lib/sqlstream sqlstream
-    sudo python3 -m venv /opt/sqlstream && sudo /opt/sqlstream/bin/pip install '{deployment.requirement}'
+    sudo python3 -m venv /opt/sqlstream && sudo /opt/sqlstream/bin/pip install {deployment.requirements}
     sudo install -d -o sqlstream /etc/sqlstream/{name}
     sudo install -d -o sqlstream {own}
 {folders}    sudo install -m 644 {scripts} /etc/sqlstream/{name}/

@@ -12,7 +12,9 @@ import shutil
 import stat
 import subprocess
 import zipfile
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -36,6 +38,7 @@ DIR = ("--dir", "s3a://bucket/jobs")
 def _folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DB_PASSWORD", "hunter2-and-more")
+    monkeypatch.setattr(import_module("sqlstream.cli.deploy"), "distributions", lambda name: [])  # as of an index
     (tmp_path / "My Job.sql").write_text("SELECT 1")
     (tmp_path / "job.sql").write_text(SCRIPT)
 
@@ -259,6 +262,50 @@ def test_a_wheel_is_copied_beside_the_files_and_installed(target, capsys):
     assert f"./{wheel}[postgres]" in text and "==" not in text
     if target not in names:
         assert text.index(f"COPY {wheel} ./") < text.index("pip install")
+
+
+PLANNER, FULL = "sqlstream_planner-0.1.0-py3-none-any.whl", "sqlstream-0.1.0-py3-none-any.whl"
+
+
+def _release():
+    """The wheels of a release: one with all modules, and one without, which depends on it."""
+    for name, member in ((PLANNER, "sqlstream/__init__.py"), (FULL, "sqlstream-0.1.0.dist-info/METADATA")):
+        with zipfile.ZipFile(name, "w") as archive:
+            archive.writestr(member, "")
+
+
+def test_both_wheels_of_a_release_are_copied_and_installed():
+    _release()
+    files = deployed_with_wheels("compose", PLANNER, FULL)
+    assert f"COPY {PLANNER} {FULL} ./\nRUN pip install --no-cache-dir ./{PLANNER} './{FULL}[postgres]'\n" in files
+    assert Path("out", PLANNER).exists() and Path("out", FULL).exists()
+
+
+def deployed_with_wheels(target, *wheels):
+    """The Dockerfile of a deployment that installs wheels."""
+    options = [argument for wheel in wheels for argument in ("--wheel", wheel)]
+    assert run(["deploy", "job.sql", "--target", target, "--to", "out", *options]) == 0
+    return Path("out", "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize(
+    ("wheel", "message"),
+    [(FULL, "holds no modules; give that of sqlstream-planner, too"), (PLANNER, "plans, and runs nothing")],
+)
+def test_one_wheel_of_a_release_is_refused(wheel, message, capsys):
+    _release()
+    assert run(["deploy", "job.sql", "--target", "compose", "--wheel", wheel]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("record", [None, "{}"])
+def test_what_is_installed_from_a_file_is_on_no_index(record, monkeypatch, capsys):
+    """An index may have another project under the name: pip then lacks our planner, and installs nothing."""
+    installed = SimpleNamespace(read_text={"direct_url.json": record}.get)
+    monkeypatch.setattr(import_module("sqlstream.cli.deploy"), "distributions", lambda name: [installed])
+    dockerfile = deployed("compose")["Dockerfile"]
+    assert re.search(r"pip install --no-cache-dir 'sqlstream\[postgres\]==\S+' sqlstream-planner==\S+\n", dockerfile)
+    assert ("give its wheel, --wheel FILE" in capsys.readouterr().err) is (record is not None)
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,12 @@ def upgrade_command(
     new = _starter(start_with, _run(files, statements, parameters, settings, master), jobs, scripts)
     old = _starter(back_with, _run(previous, (), used, settings, master), jobs, former)
     assert new is not None, "there are scripts"
-    Exchange(comparisons, new, old, epochs, patience, timeout, lambda text: click.echo(text, err=True)).carry_out()
-    if isinstance(new, OwnProcess):
-        click.echo(f"log: {new.log}", err=True)
+    exchange = Exchange(comparisons, new, old, epochs, patience, timeout, lambda text: click.echo(text, err=True))
+    try:
+        exchange.carry_out()
+    finally:
+        if isinstance(new, OwnProcess) and new.log:
+            click.echo(f"log: {new.log}", err=True)
     return OK
 
 

@@ -52,10 +52,10 @@ class Starter(Protocol):
 class Exchange:
     """An upgrade that is to be carried out.
 
-    ``epochs``: how many must succeed before the new jobs are trusted. ``patience_s``: how long to wait for these; a job
-    that has started and not failed by then is trusted as well, because without rows there are no epochs.
+    ``epochs``: how many must succeed before the new jobs are trusted. ``patience_s``: how long to wait for these since
+    a job has started; one that has not failed by then is trusted as well, because without rows there are no epochs.
     ``previous``: starts the former scripts; None where there is no way back. ``answer_s``: how long a running job may
-    take to stop.
+    take to stop, and a new one to start.
     """
 
     comparisons: Sequence[Comparison]
@@ -73,9 +73,7 @@ class Exchange:
         begun = time.time()
         try:
             moved += [_set_aside(comparison.job) for comparison in self._discarded()]
-            since = {c.job.name: last_committed(c.job.storage) for c in self.comparisons}
-            self.starter.start()
-            self._watch(self.starter, begun, since, self.epochs)
+            self._start(self.starter, begun, self.epochs)
         except KeyboardInterrupt:
             raise
         except Exception as error:
@@ -96,11 +94,14 @@ class Exchange:
             _wait_for_folder(comparison.job)
         return savepoints
 
-    def _watch(self, starter: Starter, begun: float, since: dict[str, int | None], epochs: int) -> None:
-        """Wait until each job has completed its epochs, has ended, or has worked long enough. Raises ExecutionError
-        SS479 for the first that fails.
+    def _start(self, starter: Starter, begun: float, epochs: int) -> None:
+        """Start the jobs, and wait until each has completed its epochs, has ended, or has worked long enough. Raises
+        ExecutionError SS479 for the first that fails.
         """
-        end = time.monotonic() + self.patience_s
+        since = {comparison.job.name: last_committed(comparison.job.storage) for comparison in self.comparisons}
+        starter.start()
+        start_end = time.monotonic() + self.answer_s
+        trusted: dict[str, float] = {}
         waiting = {comparison.job.name: comparison.job for comparison in self.comparisons}
         while waiting:
             failure = starter.failure()
@@ -109,13 +110,14 @@ class Exchange:
                 if (reason := _failure(record)) is not None or failure is not None:
                     raise ExecutionError(FAILED, f'job "{name}" has failed', detail=reason or failure)
                 if record is None:
-                    if time.monotonic() > end:
-                        message = f'job "{name}" has not started within {self.patience_s:g} seconds'
+                    if time.monotonic() > start_end:
+                        message = f'job "{name}" has not started within {self.answer_s:g} seconds'
                         raise ExecutionError(FAILED, message)
                     continue
-                done = _epochs_since(since.get(name), last_committed(job.storage))
+                end = trusted.setdefault(name, time.monotonic() + self.patience_s)
+                done = _epochs_since(since[name], last_committed(job.storage))
                 if record.status in _ENDED or done >= epochs or time.monotonic() > end:
-                    self.tell(f'job "{name}" is {record.status} with {done:,} more epochs')
+                    self.tell(f'job "{name}" is {record.status} with {done:,} more epoch{"" if done == 1 else "s"}')
                     del waiting[name]
             time.sleep(_LOOK_SECONDS)
 
@@ -140,8 +142,7 @@ class Exchange:
             raise ExecutionError(FAILED, message, detail=reason, hint=hint) from error
         again = time.time()
         try:
-            self.previous.start()
-            self._watch(self.previous, again, {}, 0)
+            self._start(self.previous, again, 0)
         except Exception as other:
             hint = f"The former scripts did not start again either: {_reason(other)}.{kept}"
             raise ExecutionError(FAILED, message, detail=reason, hint=hint) from error

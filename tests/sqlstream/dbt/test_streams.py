@@ -95,7 +95,7 @@ def test_the_script_has_settings_checkpoint_and_name_and_says_the_same_each_time
 
 
 def test_a_model_starts_once_and_goes_on(stream):
-    assert stream.run(text_of(stream), 1, 5.0) == "RUNNING with 1 more epochs"
+    assert stream.run(text_of(stream), 1, 5.0) == "RUNNING with 1 more epoch"
     assert stream.run(text_of(stream), 1, 5.0) == "RUNNING, unchanged"
     assert Process.started == ["sales__out.sql"]
 
@@ -104,7 +104,7 @@ def test_a_job_that_has_ended_is_started_again(stream):
     stream.run(text_of(stream), 1, 5.0)
     ended(stream)
     (stream.checkpoint / "spark/commits/0").unlink()  # no epoch, no savepoint
-    assert stream.run(text_of(stream), 1, 5.0) == "RUNNING with 1 more epochs"
+    assert stream.run(text_of(stream), 1, 5.0) == "RUNNING with 1 more epoch"
     assert Process.started == ["sales__out.sql", "sales__out.sql"] and not stream.former.exists()
 
 
@@ -112,7 +112,7 @@ def test_a_changed_model_whose_state_carries_over_takes_the_place_of_the_former_
     stream.run(text_of(stream), 1, 5.0)
     ended(stream)
     (stream.checkpoint / "spark/commits/0").unlink()
-    assert stream.run(text_of(stream, where="WHERE v > 0"), 1, 5.0) == "RUNNING with 1 more epochs"
+    assert stream.run(text_of(stream, where="WHERE v > 0"), 1, 5.0) == "RUNNING with 1 more epoch"
     assert stream.former.read_text() == text_of(stream)
 
 

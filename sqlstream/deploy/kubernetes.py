@@ -101,7 +101,8 @@ def _container(deployment: Deployment) -> dict[str, Any]:
     return {
         "name": "sqlstream",
         "image": deployment.image,
-        "args": command_of(deployment),
+        # $(NAME) would be the value of a variable of the container.
+        "args": [argument.replace("$(", "$$(") for argument in command_of(deployment)],
         "workingDir": DATA,
         "env": secret_variables(deployment),
         "ports": [{"name": "metrics", "containerPort": deployment.metrics_port}],

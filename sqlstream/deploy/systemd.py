@@ -31,7 +31,7 @@ def _unit(deployment: Deployment) -> str:
     scripts = tuple(replace(script, name=f"/etc/sqlstream/{name}/{script.name}") for script in deployment.scripts)
     command = " ".join(map(_quoted, replace(deployment, scripts=scripts).arguments(checkpoints)))
     state = f"StateDirectory=sqlstream/{name}{'' if deployment.checkpoints else f' sqlstream/{name}/checkpoints'}\n"
-    state += "".join(f"ReadWritePaths={_quoted(folder)}\n" for folder in _writable(deployment))
+    state += "".join(f"ReadWritePaths={_quoted(folder, in_command=False)}\n" for folder in _writable(deployment))
     return f"""[Unit]
 Description=sqlstream: {name}
 Wants=network-online.target
@@ -74,9 +74,10 @@ def _beside(deployment: Deployment) -> list[str]:
     return list(dict.fromkeys(str(PurePosixPath(work(deployment)) / path) for path in paths))
 
 
-def _quoted(argument: str) -> str:
-    """An argument as systemd reads it: % and $ mean something to it."""
-    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+def _quoted(argument: str, in_command: bool = True) -> str:
+    """An argument as systemd reads it: % means something to it, and in commands $ does, too."""
+    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    escaped = escaped.replace("$", "$$") if in_command else escaped
     plain = all(c.isalnum() or c in "-_=./:,@+" for c in escaped)
     return escaped if plain else f'"{escaped}"'
 

@@ -84,7 +84,9 @@ _HARMLESS_PROPERTIES = re.compile(
     re.VERBOSE,
 )
 _WORD = re.compile(r"[^\s,]+|[\s,]+")
-_NAMED_VALUE = re.compile(r"([\w.-]+)(\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)")
+_NAME_BEFORE, _VALUE = re.compile(r"([\w.-]+)\s*=\s*"), re.compile(r"'(?:[^'\\]|\\.)*'|\S+")
+_PAIRS = re.compile(r"lineage\.openlineage\.kafka\.properties")
+"""Properties of a client in one value: ``security.protocol=SASL_SSL;sasl.username=me;sasl.password=…``."""
 
 
 _declared: set[str] = set()
@@ -136,6 +138,8 @@ def _rule(key: str) -> Callable[[str], list[TextPiece]]:
         return text_pieces if is_harmless_header(header[1]) else guarded
     if _FUNCTION.fullmatch(key):
         return _function_pieces
+    if _PAIRS.fullmatch(key):
+        return _pairs_pieces
     if _NEVER.search(key) and not _URL.fullmatch(key):
         return guarded
     if _URL.fullmatch(key):
@@ -159,12 +163,23 @@ def text_pieces(text: str) -> list[TextPiece]:
         return url_pieces(text)
     if "://" in text:
         return [piece for word in _WORD.findall(text) for piece in _of_word(word)]
-    pieces, end = [], 0
-    for named in _NAMED_VALUE.finditer(text):
-        if _NEVER.search(named[1]):
-            pieces += [TextPiece(text[end : named.start(3)]), *guarded(named[3])]
-            end = named.end()
+    pieces, end, at = [], 0, 0
+    while (named := _NAME_BEFORE.search(text, at)) is not None:
+        at = named.end()  # what follows a harmless name may hold another one: user=me;password=…
+        value = _VALUE.match(text, at) if _NEVER.search(named[1]) else None
+        if value is not None:
+            pieces += [TextPiece(text[end:at]), *guarded(value[0])]
+            end = at = value.end()
     return [*pieces, TextPiece(text[end:])]
+
+
+def _pairs_pieces(text: str) -> list[TextPiece]:
+    """Splits properties of a client, each by its own rule, as that of a table's option ``properties.NAME``."""
+    pieces = []
+    for number, pair in enumerate(text.split(";")):
+        name, equals, value = pair.partition("=")
+        pieces += [TextPiece(f"{';' if number else ''}{name}{equals}"), *_rule(f"properties.{name.strip()}")(value)]
+    return pieces
 
 
 def _host_pieces(text: str) -> list[TextPiece]:

@@ -22,6 +22,7 @@ import yaml
 
 from sqlstream.cli import commands, run
 from sqlstream.deploy.kubernetes_schema import require_valid
+from sqlstream.deploy.systemd import _quoted
 
 SCRIPT = """CREATE TABLE bids (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
 WITH ('connector' = 'datagen', 'rows-per-second' = '10');
@@ -65,7 +66,9 @@ def command_of(target, files):
             return json.loads(line.removeprefix("CMD "))[1:]
     documents = rendered(files) if target == "helm" else list(yaml.safe_load_all(files["job.yaml"]))
     (pod,) = [d["spec"]["template"]["spec"] for d in documents if d["kind"] in ("Deployment", "Job")]
-    return pod["containers"][0]["args"][1:]
+    arguments = pod["containers"][0]["args"][1:]
+    assert not any(re.search(r"(?<!\$)\$\(", argument) for argument in arguments), "Kubernetes puts variables there"
+    return [argument.replace("$$(", "$(") for argument in arguments]
 
 
 def rendered(files, **changed):
@@ -91,16 +94,20 @@ def rendered(files, **changed):
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_command_is_one_that_sqlstream_takes(target, capsys):
-    arguments = command_of(target, deployed(target, *DIR, "--set", "pipeline.name=a 100% $name"))
+    arguments = command_of(target, deployed(target, *DIR, "--set", "pipeline.name=a 100% $name $(HOME)"))
     folders = {"spark-submit": "", "systemd": "/etc/sqlstream/job/"}
     assert arguments[:2] == ["run", f"{folders.get(target, '/opt/job/')}job.sql"]
     assert "execution.checkpointing.dir=s3a://bucket/jobs" in arguments
-    assert "pipeline.name=a 100% $name" in arguments
+    assert "pipeline.name=a 100% $name $(HOME)" in arguments
     assert arguments[-6:] == ["--metrics-port", "9464", "--log-format", "json", "--no-progress", "--savepoint-on-term"]
     command = commands.commands["run"]
     context = command.make_context("run", arguments[1:], parent=click.Context(commands, **commands.context_settings))
     assert context.params["savepoint_on_term"]
     assert f"out/{'scripts/' if target == 'helm' else ''}job.sql" in capsys.readouterr().out.splitlines()
+
+
+def test_a_dollar_means_something_to_systemd_in_commands_alone():
+    assert (_quoted("/a $b"), _quoted("/a $b%c", in_command=False)) == ('"/a $$b"', '"/a $b%%c"')
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -62,3 +62,19 @@ def test_a_function_that_gives_tokens_is_named_and_a_token_in_its_place_is_not()
     text = f"WITH ('{key}' = 'my.module:token', 'format' = 'json', 'properties.sasl.oauthbearer.config' = 'hunter2')"
     assert shown_script(text) == text.replace("hunter2", "*******")
     assert "eyJ" not in shown_script(f"WITH ('{key}' = 'eyJhbGciOi.eyJzdWIi.c2ln')")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        (
+            "lineage.openlineage.kafka.properties",
+            "security.protocol=SASL_SSL;sasl.password=hunter2;ssl.key.pem=abc;client.id=me;sasl.jaas.config=${JAAS}",
+            "security.protocol=SASL_SSL;sasl.password=******;ssl.key.pem=******;client.id=me;sasl.jaas.config=${JAAS}",
+        ),
+        ("table.note", "user=me;password=hunter2", "user=me;password=******"),
+        ("table.note", "user = me password = 'a b' host=h", "user = me password = ****** host=h"),
+    ],
+)
+def test_secrets_among_pairs_are_hidden_wherever_they_stand(key: str, value: str, shown: str):
+    assert shown_value(key, value) == shown

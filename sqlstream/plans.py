@@ -17,6 +17,7 @@ from sqlstream.connectors import (
     UpsertSink,
     answers_lookups,
     connector,
+    discards_rows,
     installed,
     is_scanned,
     row_kinds_taken,
@@ -566,6 +567,8 @@ def may_collide(plan: Insert) -> bool:
     Two rows of the query may then have the same PRIMARY KEY. Flink uses the same condition to store rows in front of
     the sink (``upsert-materialize`` = auto).
     """
+    if discards_rows(plan.table):
+        return False
     if plan.changelog_mode == APPEND_ONLY or not plan.table.primary_key or RowKind.UPDATE_BEFORE in plan.takes:
         return False
     columns = (column.name for column in plan.table.physical_columns)

@@ -21,7 +21,7 @@ from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORM
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, Option, integer, one_of
 from sqlstream.planner.binder.inserts import PARTITIONS_OPTION
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.catalog import ALL_KINDS, UPSERT, RowKind, Table
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType
 
@@ -37,6 +37,10 @@ class Blackhole(ChangelogSink, StreamSink, TruncatableTable):
     doc = "A sink that computes every row and keeps none."
     discards_rows = True
     options = (Option(PARTITIONS_OPTION, NAME, "Columns that INSERT … PARTITION may name.", source=False, sink=True),)
+
+    def takes_changes(self, table: Table) -> frozenset[RowKind]:
+        """Updates need no previous rows with a PRIMARY KEY, so that no state is kept for them, as in Flink."""
+        return UPSERT if table.primary_key else ALL_KINDS
 
     def write_stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
         return rows.writeStream.format("noop")

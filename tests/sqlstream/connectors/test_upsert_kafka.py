@@ -95,6 +95,23 @@ def test_rows_of_before_are_kept_where_they_are_read() -> None:
     assert "Normalize(keys id)" in plan("INSERT INTO p SELECT v, COUNT(*) FROM t GROUP BY v")
 
 
+def test_a_sink_that_keeps_no_rows_needs_none_of_before() -> None:
+    """Where the PRIMARY KEY of both is one; else rows do not collide in it either, whatever the setting."""
+    session = Session()
+    session.sql(f"CREATE TABLE t ({COLUMNS}) WITH ({TOPIC}, 'value.format' = 'json')")
+    keys = {"by_id": ", PRIMARY KEY (id) NOT ENFORCED", "by_v": ", PRIMARY KEY (v) NOT ENFORCED", "by_none": ""}
+    for name, key in keys.items():
+        session.sql(f"CREATE TABLE {name} (id INT, v INT{key}) WITH ('connector' = 'blackhole')")
+
+    def plan(sink: str) -> str:
+        return _text(session, f"EXPLAIN INSERT INTO {sink} SELECT id, v FROM t")
+
+    assert "Normalize" not in plan("by_id")
+    for setting in ("auto", "error"):
+        session.sql(f"SET 'table.exec.sink.upsert-materialize' = '{setting}'")
+        assert all("Normalize(keys id)" in plan(sink) and "TopN" not in plan(sink) for sink in ("by_v", "by_none"))
+
+
 def test_rows_that_may_collide_on_the_key_are_kept_unless_a_setting_says_otherwise() -> None:
     session = Session()
     session.sql(f"CREATE TABLE t ({COLUMNS}) WITH ({TOPIC}, 'value.format' = 'json')")

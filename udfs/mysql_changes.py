@@ -59,6 +59,11 @@ UNREADABLE = repeating("SS630")
 PLACE_BYTES = 8
 """Before each event in a file: the place of the log where its transaction begins."""
 
+PACKETS, PACKET_HEAD = ".rows", 4
+"""The end of the names of files with packets of rows, and how many bytes each has before its row; files of versions
+before have the rows alone.
+"""
+
 INTEGERS = frozenset({TINY, SHORT, INT24, LONG, LONGLONG})
 UNSIGNED = 1 << 8
 """Added to the number of a type of INTEGERS."""
@@ -87,9 +92,10 @@ class RowsOfMySql(RowsOfChanges):
     def copied(self, place: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
         path = place["path"]
         count = Path(path + INDEX).stat().st_size // 4
+        head = PACKET_HEAD if path.endswith(PACKETS) else 0
         for data, starts in windows(path, 0, 0, count):
             with _readable(self.table.shown):
-                spans = text_rows(data, starts, _ends(data, starts), max(1, len(self.table.columns)))
+                spans = text_rows(data, starts + head, _ends(data, starts), max(1, len(self.table.columns)))
                 columns = [
                     self.values(column, _copied_texts(data, spans[n], column))
                     for n, column in enumerate(self.table.columns)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from itertools import chain, islice
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -14,9 +11,6 @@ from sqlstream.connectors.changes.positions import CopiedFile, Position
 
 COPIED = "rows-"
 """The names of all copied files begin with it."""
-
-_WRITTEN_AT_ONCE = 2_000
-"""Rows."""
 
 Key = tuple[str, ...]
 """The values of a key, as texts."""
@@ -78,15 +72,3 @@ class TableCopier(ABC):
     @abstractmethod
     def disconnect(self) -> None:
         """Ends the connection of the snapshot."""
-
-
-def in_files(rows: Iterator[bytes], most: int) -> Iterator[Iterator[list[bytes]]]:
-    """Divides rows among files, ``most`` in each. The rows of a file come in lists that are written at once, and must
-    be taken before those of the next file.
-    """
-    while (first := next(rows, None)) is not None:
-        yield iter(partial(_next_of, chain([first], islice(rows, most - 1))), [])
-
-
-def _next_of(rows: Iterator[bytes]) -> list[bytes]:
-    return list(islice(rows, _WRITTEN_AT_ONCE))

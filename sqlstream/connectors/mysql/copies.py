@@ -11,15 +11,18 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from sqlstream.connectors.changes.copies import Key, TableCopier, in_files
+from sqlstream.connectors.changes.copies import Key, TableCopier
 from sqlstream.connectors.changes.positions import CopiedFile
 from sqlstream.connectors.mysql.server import log_end, place, quoted, reason_of, rows
 from sqlstream.errors import ConnectorError
 from sqlstream.paths import whole_file
 from sqlstream.udfs.database_changes import INDEX, ChangedTable, KeyColumn, lsn_text
+from sqlstream.udfs.mysql_changes import PACKET_HEAD, PACKETS
 from sqlstream.udfs.mysql_connection import connected
 
 if TYPE_CHECKING:
@@ -29,7 +32,13 @@ NOT_LOCKED = "SS631"
 
 _LOCK_SECONDS = 30
 _MOST_BYTES, _END, _ERROR = 0xFFFFFF, 0xFE, 0xFF
+_LENGTH = Struct("<I")
+"""Of a packet, with the number of the packet in the highest byte."""
+_AT_ONCE = 256 << 10
 _LOST = 2013
+
+Block = tuple[bytes, "array[int]"]
+"""Packets of rows, and how long each is with its head."""
 
 
 @dataclass(frozen=True)
@@ -109,17 +118,17 @@ class MySqlCopier(TableCopier):
         return tuple(map(_text, found[0])) if found else None
 
     def write(self, chunk: int, after: Key | None, until: Key | None) -> tuple[CopiedFile, ...]:
-        """Files have rows as the server sends them; beside each is one with the lengths of these."""
+        """Files have the packets of rows as the server sends them; beside each is one with the lengths of these."""
         files: list[CopiedFile] = []
-        with _packets(self._server, self._plan.copy(after, until)) as packets:
-            for own in in_files(packets, -(-self._plan.rows // self._plan.files)):
-                name, lengths = f"{self.prefix}-{chunk}-{len(files)}.packets", array("I")
+        with _blocks(self._server, self._plan.copy(after, until)) as blocks:
+            while (first := next(blocks, None)) is not None:
+                name, longest = f"{self.prefix}-{chunk}-{len(files)}{PACKETS}", 0
                 with whole_file(self._folder / name) as content, whole_file(self._folder / f"{name}{INDEX}") as index:
-                    for some in own:
-                        content.write(b"".join(some))
-                        lengths.extend(map(len, some))
-                    index.write(lengths.tobytes())
-                files.append(CopiedFile(name, max(lengths)))
+                    for packets, lengths in _of_a_file(first, blocks, -(-self._plan.rows // self._plan.files)):
+                        content.write(packets)
+                        index.write(lengths.tobytes())
+                        longest = max(longest, *lengths)
+                files.append(CopiedFile(name, longest))
         return tuple(files)
 
     def disconnect(self) -> None:
@@ -131,42 +140,90 @@ def _text(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+def _of_a_file(first: Block, blocks: Iterator[Block], most: int) -> Iterator[Block]:
+    """Blocks until there are ``most`` rows."""
+    count = 0
+    for block in chain([first], blocks):
+        yield block
+        count += len(block[1])
+        if count >= most:
+            return
+
+
 @contextmanager
-def _packets(server: Connection, query: str) -> Iterator[Iterator[bytes]]:
-    """The rows of a query as the server sends them, which PyMySQL would make into values one by one."""
+def _blocks(server: Connection, query: str) -> Iterator[Iterator[Block]]:
+    """The rows of a query as the server sends them. Of a packet only the length is looked at: an object of PyMySQL for
+    each would take longer than all else, not to speak of its values.
+    """
     from pymysql.cursors import SSCursor  # an optional package
 
     with server.cursor(SSCursor) as cursor:
         cursor.execute(query)
         result = cursor._result
-        yield _rows_of(server, result)
+        try:
+            yield _rows_of(_Received(server._rfile))
+        finally:
+            result.unbuffered_active, result.connection = False, None
 
 
-def _rows_of(server: Connection, result: Any) -> Iterator[bytes]:
-    """Reads packets here, as an object of PyMySQL for each would take longer than all else."""
+def _rows_of(received: _Received) -> Iterator[Block]:
     import pymysql  # an optional package
 
-    read = server._rfile.read
-    parts: list[bytes] = []
-    try:
-        while True:
-            head = read(4)
-            size = int.from_bytes(head[:3], "little")
-            packet = read(size) if len(head) == 4 else b""
-            if len(packet) < size or len(head) < 4:
-                raise pymysql.OperationalError(_LOST, "Lost connection to the server while it sent rows")
-            if size == _MOST_BYTES or parts:
-                parts.append(packet)
-                if size == _MOST_BYTES:
-                    continue
-                packet, parts = b"".join(parts), []
-            if packet[0] == _END and len(packet) < 9:
-                return
-            if packet[0] == _ERROR:
-                pymysql.err.raise_mysql_exception(packet)
-            yield packet
-    finally:
-        result.unbuffered_active, result.connection = False, None
+    while True:
+        block = received.rows()
+        if block[1]:
+            yield block
+        packet = received.packet()
+        if packet[0] == _END and len(packet) < 9:
+            return
+        if packet[0] == _ERROR:
+            pymysql.err.raise_mysql_exception(packet)
+        yield bytes(PACKET_HEAD) + packet, array("I", [PACKET_HEAD + len(packet)])
+
+
+class _Received:
+    """What a server sends, read from ``file``."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._data, self._at = file, b"", 0
+
+    def rows(self) -> Block:
+        """The rows of which all has been read, up to one that needs a closer look."""
+        data, at, lengths = self._data, self._at, array("I")
+        last, length_at = len(data) - PACKET_HEAD, _LENGTH.unpack_from
+        while at < last:
+            size = length_at(data, at)[0] & _MOST_BYTES
+            if at + size > last or size == _MOST_BYTES or data[at + PACKET_HEAD] >= _END:
+                break
+            size += PACKET_HEAD
+            lengths.append(size)
+            at += size
+        begin, self._at = self._at, at
+        return data[begin:at], lengths
+
+    def packet(self) -> bytes:
+        """The next packet, which may be in several parts."""
+        parts: list[bytes] = []
+        while not parts or len(parts[-1]) == _MOST_BYTES:
+            while len(self._data) - self._at < PACKET_HEAD:
+                self._append(self._file.read1(_AT_ONCE))
+            size = int.from_bytes(self._data[self._at : self._at + 3], "little")
+            begin = self._at = self._at + PACKET_HEAD
+            if (missing := size - (len(self._data) - begin)) > 0:
+                self._append(self._file.read(missing))
+                begin = self._at
+            if len(self._data) - begin < size:
+                self._append(b"")
+            parts.append(self._data[begin : begin + size])
+            self._at += size
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _append(self, more: bytes) -> None:
+        import pymysql  # an optional package
+
+        if not more:
+            raise pymysql.OperationalError(_LOST, "Lost connection to the server while it sent rows")
+        self._data, self._at = self._data[self._at :] + more, 0
 
 
 # --- snapshots ------------------------------------------------------------------------------------------------

@@ -7,13 +7,15 @@ transactions that the snapshot sees. No lock is taken, and rows may change all t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.changes.copies import Key, TableCopier, in_files
+from sqlstream.connectors.changes.copies import Key, TableCopier
 from sqlstream.connectors.changes.positions import CopiedFile
 from sqlstream.connectors.postgres.server import regclass
 from sqlstream.paths import whole_file
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
     from psycopg.pq.abc import PGconn
 
     from sqlstream.connectors.postgres.server import Connection
+
+_WRITTEN_AT_ONCE = 2_000
+"""Rows."""
+
+_END = -1, b""
+"""What libpq gives behind the last row of a COPY."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +112,10 @@ class PostgresCopier(TableCopier):
         connection = self._server.pgconn
         if connection.exec_(self._plan.copy(after, until).encode()).status != pq.ExecStatus.COPY_OUT:
             raise PostgresError(connection.error_message.decode(errors="replace").strip())
-        lines = iter(partial(_line, connection), None)
-        header = next(lines, b"")
+        lines = _lines(connection)
+        header = bytes(next(lines, b""))
         files: list[CopiedFile] = []
-        for rows in in_files(lines, -(-self._plan.rows // self._plan.files)):
+        for rows in _in_files(lines, -(-self._plan.rows // self._plan.files)):
             name, longest = f"{self.prefix}-{chunk}-{len(files)}.csv", len(header)
             with whole_file(self._folder / name) as file:
                 file.write(header)
@@ -124,7 +132,18 @@ class PostgresCopier(TableCopier):
         self._server.close()
 
 
-def _line(connection: PGconn) -> bytes | None:
-    """The next row of a COPY; None behind the last one."""
-    size, line = connection.get_copy_data(0)
-    return bytes(line) if size > 0 else None
+def _lines(connection: PGconn) -> Iterator[memoryview]:
+    """The rows of a COPY. libpq has a call for each, and nothing else is done for a row in Python."""
+    return map(itemgetter(1), iter(partial(connection.get_copy_data, 0), _END))
+
+
+def _in_files(rows: Iterator[memoryview], most: int) -> Iterator[Iterator[list[memoryview]]]:
+    """Divides rows among files, ``most`` in each. The rows of a file come in lists that are written at once, and must
+    be taken before those of the next file.
+    """
+    while (first := next(rows, None)) is not None:
+        yield iter(partial(_next_of, chain([first], islice(rows, most - 1))), [])
+
+
+def _next_of(rows: Iterator[memoryview]) -> list[memoryview]:
+    return list(islice(rows, _WRITTEN_AT_ONCE))

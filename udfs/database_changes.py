@@ -62,7 +62,9 @@ METADATA = {
 INDEX = ".index"
 """Behind the name of a file of messages: the file with the length of each, as unsigned numbers of 4 bytes."""
 
-_AT_ONCE, _BYTES_AT_ONCE = 50_000, 32 << 20
+_AT_ONCE, _BYTES_AT_ONCE = 50_000, 8 << 20
+"""Of messages. One of MySQL's log has hundreds of rows, each of which takes far more memory than its bytes in the log.
+"""
 
 
 @dataclass(frozen=True)

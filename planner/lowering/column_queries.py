@@ -12,7 +12,7 @@ from sqlstream.planner.bad_rows import required_columns
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.lowering.bad_rows import null_text, with_letters
-from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, file_rows, from_table
+from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, clock_of, file_rows, from_table
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import bound_calls
 from sqlstream.planner.lowering.hidden_columns import column, hidden_results, quoted
@@ -22,6 +22,7 @@ from sqlstream.types import BIGINT, from_arrow
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.column_rows import ROWS_BAD, ROWS_GIVEN, ROWS_READ, ColumnRows
+from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.files.records import RequiredValue
 from sqlstream.udfs.files.splits import FromFile
 from sqlstream.udfs.messages import BAD_TYPE
@@ -37,7 +38,8 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     """
     scan, table, tolerates = query.scan, query.scan.table, query.scan.on_error.tolerates
     columns = {c.name: _tolerant(c) if tolerates else from_table(c, table) for c in query.columns}
-    read = pa.schema([(name, source.type) for name, source in columns.items()])
+    clock = [(CLOCK, pa.int64())] if query.reads_clock else []
+    read = pa.schema([*((name, source.type) for name, source in columns.items()), *clock])
     with_bad = read.append(pa.field(BAD, BAD_TYPE)) if tolerates else read
     checked = [c for c in required_columns(table) if c.name in query.required]
     checked.sort(key=lambda c: c.time is not TimeDomain.EVENT)  # whose errors are said before others
@@ -50,7 +52,10 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     sources, steps = tuple(source for _, source, _ in query.fields), bound_calls(query.steps, context.runtime)
     work = ColumnRows(reader, schema, sources, steps, discards)
     ddl = ", ".join(f"{quoted(name)} {kind.ddl()}" for name, kind in given)
-    rows = context.runtime.places(scan).mapInArrow(rows_of(work), ddl)
+    places = context.runtime.places(scan)
+    if query.reads_clock:
+        places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
+    rows = places.mapInArrow(rows_of(work), ddl)
     rows = rows.observe(f"{METRIC}/0/0/{quote(table.name, safe='')}", F.sum(ROWS_READ).alias(ROWS))
     if discards:
         rows = rows.observe(f"{DISCARDED_METRIC}/", F.sum(ROWS_GIVEN).alias(DISCARDED_ROWS))

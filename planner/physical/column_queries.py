@@ -31,12 +31,13 @@ from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project,
 from sqlstream.planner.physical.patterns import format_of_time, with_named_groups
 from sqlstream.planner.physical.sources import PlannedSources
 from sqlstream.planner.type_inference import Types, call_arguments, number_type
-from sqlstream.types import BIGINT, BOOLEAN, INT, STRING, UNKNOWN, DataType
+from sqlstream.types import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, UNKNOWN, DataType
 from sqlstream.udfs.expressions.tree import (
     Added,
     Arithmetic,
     Called,
     Chosen,
+    Clock,
     Coalesced,
     Column,
     ColumnStep,
@@ -107,6 +108,11 @@ class Selection:
         return next(kind for name, _, kind in self.fields if name == field)
 
     @property
+    def reads_clock(self) -> bool:
+        """Whether a step adds the time at which the rows come."""
+        return any(isinstance(step.expression, Clock) for step in self.steps)
+
+    @property
     def has_letters(self) -> bool:
         """Whether records that cannot be read leave the tasks, too, as dead letters."""
         return self.scan.on_error.table is not None
@@ -159,7 +165,7 @@ def selection(
     compiler = _ColumnCompiler(scan, sources, calls)
     try:
         for node, read in reversed(path):
-            if node is marked and compiler.steps:
+            if node is marked and any(isinstance(step, Kept) for step in compiler.steps):
                 return None
             compiler.add(node, read)
         compiler.compute(below, computed)
@@ -185,6 +191,8 @@ def _path(below: Node, read: frozenset[str]) -> list[_Reached]:
                 read = frozenset[str]().union(*(columns_of(i.expression) for i in below.items if i.name in read))
             case Filter():
                 read |= columns_of(below.condition)
+            case AssignTime(domain=TimeDomain.PROCESSING):
+                read -= {below.column}
         below = below.input
         path.append(_Reached(below, read))
     return path
@@ -240,6 +248,8 @@ class _ColumnCompiler(Compiler):
             case Filter():
                 self._types = Types(node.input.schema, self._function)
                 self._filter(node.condition)
+            case AssignTime(domain=TimeDomain.PROCESSING) if node.column in read:
+                self._fields |= {node.column: self._computed(Clock(), TIMESTAMP)}
 
     def compute(self, node: Node, expressions: Mapping[str, exp.Expression]) -> None:
         """Adds expressions over the fields of a node, as fields of their names."""

@@ -4,7 +4,7 @@ faults, and the number of rows that were read."""
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,24 @@ def test_tasks_call_functions_with_the_columns_that_they_have(session: Session, 
             found.append(sorted(map(repr, result)))
         assert found[0] == found[1]
         assert len(found[0]) >= 9
+
+
+def test_tasks_give_rows_the_clock_of_their_micro_batch(session: Session, tmp_path: Path) -> None:
+    declare(session, tmp_path / "in", "csv", LINES["csv"])
+    path = tmp_path / "in"
+    session.sql(f"""CREATE TABLE c (n BIGINT, s STRING, at TIMESTAMP(3), pt AS PROCTIME())
+        WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'csv')""")
+    best = "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY s ORDER BY n DESC) AS r FROM c) AS x WHERE r <= 2"
+    for query, rows, place in (("SELECT n, pt FROM c WHERE n < 30", 30, 1), (best, 6, 4)):
+        assert "Spark lists the files" in str(session.sql(f"EXPLAIN PHYSICAL {query}"))
+        before = datetime.now(UTC)
+        result = session.sql(query)
+        assert isinstance(result, Query)
+        found = [row for row in result.fetchall() if row[0] != "-D"]
+        times = {row[place] for row in found}
+        assert len(found) == rows
+        assert len(times) == 1
+        assert before <= times.pop().astimezone(UTC) <= datetime.now(UTC)
 
 
 def test_a_function_that_fails_in_a_task_is_named_with_its_line(session: Session, tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 
 from sqlstream.formats.time_texts import clock_times
 from sqlstream.types import DataType
+from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.expressions.tree import (
     Absolute,
     And,
     Arithmetic,
     Called,
     Chosen,
+    Clock,
     Coalesced,
     Column,
     Compared,
@@ -45,7 +47,8 @@ from sqlstream.udfs.expressions.tree import (
 )
 
 Columns = Mapping[Column, pa.Array]
-"""The values of the columns that an expression reads, all of one length."""
+"""The values of the columns that an expression reads, all of one length. The column CLOCK, in microseconds, is there
+where a ``Clock`` is."""
 
 _COMPUTED_ONCE = frozenset({Called, Extracted, Formatted, Hour, Lowered, SplitIndex})
 """What costs more than looking up whether an expression has it twice."""
@@ -199,6 +202,10 @@ def _extracted(expression: Extracted, columns: Columns) -> pa.Array:
 # --- times, and functions of users ------------------------------------------------------------------------------
 
 
+def _clock(expression: Clock, columns: Columns) -> pa.Array:
+    return columns[Column(CLOCK)].cast(pa.timestamp("us", "UTC"))
+
+
 def same_zone(zone: str) -> str | None:
     """The name of a time zone of Spark, if Arrow has the same one by that name. Names without a region may be others:
     of some, Java makes zones without daylight saving.
@@ -300,6 +307,7 @@ _EVALUATORS: dict[type[Expression], Callable[..., pa.Array]] = {
     And: _and,
     Called: _called,
     Chosen: _chosen,
+    Clock: _clock,
     Coalesced: _coalesced,
     Column: _column,
     Compared: _compared,

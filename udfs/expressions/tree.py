@@ -277,6 +277,11 @@ class Extracted(Expression):
 
 
 @dataclass(frozen=True)
+class Clock(Expression):
+    """The processing time at which a row came, a TIMESTAMP."""
+
+
+@dataclass(frozen=True)
 class Hour(Expression):
     """HOUR: the hour, from 0 to 23, that a clock in ``zone`` shows at a TIMESTAMP."""
 

@@ -299,7 +299,8 @@ def files_of(
     taken = {name: fields_of[name] for name in rows.names if name not in (KEY_HASH, CLOCK)}
     scan = files.scan
     places = context.runtime.places(scan, in_order=step.in_order)
-    if CLOCK in rows.names:  # else a constant that is another one in each micro-batch, and so code to compile
+    if CLOCK in rows.names or files.reads_clock:
+        # Here, because it would be a constant above, another one in each micro-batch, and so code to compile.
         places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
     # Each partition of a topic is read by one task, in its order.
     hidden = part_fields(places.columns) if step.in_order and FILE in places.columns else []
@@ -311,7 +312,8 @@ def files_of(
     times = {column_of[source.field]: time for source in taken.values() if (time := _event_time(source, inputs))}
     columns = {column.name: from_table(column, scan.table, times.get(column.name)) for column in files.columns}
     constants = (f for f in whole if f.name not in taken)
-    read = pa.schema([*((name, column.type) for name, column in columns.items()), *constants])
+    clock = [] if CLOCK in whole.names or not files.reads_clock else [(CLOCK, pa.int64())]
+    read = pa.schema([*((name, column.type) for name, column in columns.items()), *constants, *clock])
     steps = bound_calls(files.steps, context.runtime)
     selected = SelectedRows(steps, whole, {name: column_of[field.field] for name, field in taken.items()})
     return Files(places, file_rows(scan, read, columns, context), scan.table.name, selected)

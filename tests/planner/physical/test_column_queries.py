@@ -43,6 +43,7 @@ CREATE TABLE k (n BIGINT, o BIGINT METADATA FROM 'offset', at TIMESTAMP(3) METAD
     WATERMARK FOR at AS at) WITH ('connector' = 'kafka', 'format' = 'raw');
 CREATE TABLE k_skips (n BIGINT, at TIMESTAMP(3) METADATA FROM 'timestamp', WATERMARK FOR at AS at)
     WITH ('connector' = 'kafka', 'format' = 'json', 'on-error' = 'skip');
+CREATE TABLE clocked (n BIGINT, pt AS PROCTIME()) WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'json');
 CREATE TABLE nowhere (n BIGINT) WITH ('connector' = 'blackhole');
 """
 
@@ -87,6 +88,7 @@ BY_TASKS = [
     "SELECT n FROM skips WHERE n > 1",
     "SELECT LOWER(s) AS l FROM t WHERE NULLIF(REGEXP_EXTRACT(s, '(&|^)id=([^&]*)', 2), '') IS NOT NULL",
     "SELECT n, HOUR(at) AS h, CASE WHEN HOUR(at) >= 8 THEN 'day' END AS d FROM t WHERE HOUR(at) < 20",
+    "SELECT n, pt FROM clocked WHERE n > 1",
     "SELECT n FROM t WHERE LOWER(s) IN ('a', 'b') OR REGEXP_EXTRACT(LOWER(s), '[a-z]+', 0) = 'a'",
 ]
 BY_SPARK = [

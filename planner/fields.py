@@ -126,7 +126,13 @@ Provenance = Mapping[str, str]
 """By the name of a field, the SQL text of what it is computed from."""
 
 _NEEDS_NO_PARENTHESES = re.compile(r"[\w.]+(\([^()]*\))?")
+_WORD = re.compile(r"\w+")
 _with_tables: ContextVar[bool] = ContextVar("with_tables", default=False)
+
+
+def qualified(table: str, column: str) -> str:
+    """A column with its table, as lineage reads it again: names with special characters stand in backticks."""
+    return ".".join(name if _WORD.fullmatch(name) else "`" + name.replace("`", "``") + "`" for name in (table, column))
 
 
 def traced(expression: exp.Expr, provenance: Provenance) -> str:

@@ -10,7 +10,8 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output
 
 _COLUMN = re.compile(r"(?<![\w.`])(?:`(?:[^`]|``)+`|\w+)(?:\.(?:`(?:[^`]|``)+`|\w+))+")
-_TEXT = re.compile(r"'(?:[^'\\]|\\.|'')*'")
+_PART = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
+_NAME_OR_TEXT = re.compile(r"(`(?:[^`]|``)+`)|'(?:[^'\\]|\\.|'')*'")
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,22 @@ def columns_read(plan: Node) -> dict[str, tuple[str, str]]:
     return {f"{table.name}.{column.name}": (table.name, column.name) for table, _ in reads for column in table.columns}
 
 
+def without_texts(expression: str) -> str:
+    """The expression with its literals empty, in which nothing is a name or a call."""
+    return _NAME_OR_TEXT.sub(lambda match: match[1] or "''", expression)
+
+
 def _sources(text: str, columns: dict[str, tuple[str, str]]) -> tuple[str, ...]:
     """The columns in the text, in order, without what only looks like one inside a literal."""
-    bare = _TEXT.sub("''", text)
-    named = (match[0] for match in _COLUMN.finditer(bare))
+    named = (match[0] for match in _COLUMN.finditer(without_texts(text)))
     return tuple(dict.fromkeys(name for word in named if (name := _longest(word, columns)) is not None))
 
 
 def _longest(word: str, columns: dict[str, tuple[str, str]]) -> str | None:
     """The column that a dotted word begins with: what follows it are members."""
-    word = word.replace("`", "")
-    while word:
-        if word in columns:
-            return word
-        word = word.rpartition(".")[0]
-    return None
+    parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(word)]
+    words = (".".join(parts[:count]) for count in range(len(parts), 1, -1))
+    return next((word for word in words if word in columns), None)
 
 
 def _without_outer(text: str) -> str:

@@ -12,7 +12,16 @@ from sqlglot import exp
 from sqlstream.planner.bad_rows import FAIL, OnError, columns_to_read
 from sqlstream.planner.catalog import RowKind, Table, TimeDomain
 from sqlstream.planner.expressions import columns_of, folded, is_boolean, is_repeatable, sql, substituted
-from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, is_qualified_by_tables, traced
+from sqlstream.planner.fields import (
+    Field,
+    FieldNames,
+    Item,
+    Provenance,
+    Schema,
+    is_qualified_by_tables,
+    qualified,
+    traced,
+)
 from sqlstream.planner.functions.calls import spark_name
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Conditions, Node, PushFilters, Unary, cached_per_node
@@ -49,8 +58,9 @@ class Scan(Node):
 
     @property
     def column_provenance(self) -> Provenance:
-        table = f"{self.table.name}." if is_qualified_by_tables() else ""
-        return {f.name: f"{table}{f.name}" for f in self.schema}
+        if is_qualified_by_tables():
+            return {f.name: qualified(self.table.name, f.name) for f in self.schema}
+        return {f.name: f.name for f in self.schema}
 
     @property
     @cached_per_node

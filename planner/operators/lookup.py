@@ -10,7 +10,16 @@ from sqlglot import exp
 
 from sqlstream.planner.catalog import ALL_KINDS, APPEND_ONLY, Function, RowKind, Table, TimeDomain
 from sqlstream.planner.expressions import columns_of, conjunction, conjuncts, folded, is_boolean, sql
-from sqlstream.planner.fields import Field, FieldNames, Item, Provenance, Schema, traced
+from sqlstream.planner.fields import (
+    Field,
+    FieldNames,
+    Item,
+    Provenance,
+    Schema,
+    is_qualified_by_tables,
+    qualified,
+    traced,
+)
 from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Conditions, Node, PushFilters, Unary, cached_per_node
 from sqlstream.planner.properties import (
@@ -224,7 +233,11 @@ class Lookup(Unary):
 
     @property
     def column_provenance(self) -> Provenance:
-        added = {o.name: f"{self.source.name}.{sql(o.expression)}" for o in self.outputs}
+        if is_qualified_by_tables():
+            columns = {f.name: qualified(self.source.name, f.name) for f in self.read}
+            added = {o.name: traced(o.expression, columns) for o in self.outputs}
+        else:
+            added = {o.name: f"{self.source.name}.{sql(o.expression)}" for o in self.outputs}
         return {**self.input.column_provenance, **added}
 
     @property

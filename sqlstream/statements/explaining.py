@@ -33,7 +33,6 @@ from sqlstream.statements.definitions import CreateFunction, CreateTable, Create
 from sqlstream.statements.materialized_views import declared_materialized, statement_of
 from sqlstream.statements.queries import Write, planned, start_insert
 from sqlstream.statements.statement import OK, Execution, StatementType
-from sqlstream.udfs.expressions.evaluation import same_zone
 from sqlstream.udfs.hiding import hiding
 from sqlstream.version import __version__
 from sqlstream.workspace import Workspace
@@ -161,6 +160,8 @@ class _Sources:
 
     @property
     def zone(self) -> str | None:
+        from sqlstream.udfs.expressions.evaluation import same_zone  # it loads Arrow, which planning does not
+
         return same_zone(self.workspace.settings["table.local-time-zone"])
 
     def reads_files(self, scan: Scan) -> bool:

@@ -18,7 +18,8 @@ from sqlstream.functions.aggregates import AGGREGATES
 from sqlstream.jobs.lifecycle.observers import ObservedJob, Report
 from sqlstream.jobs.reports.progress import Progress
 from sqlstream.planner.catalog import Table
-from sqlstream.planner.lineage import columns_read, lineage
+from sqlstream.planner.fields import qualified
+from sqlstream.planner.lineage import columns_read, lineage, without_texts
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, StatementSet
 from sqlstream.plans import side_tables
@@ -89,10 +90,10 @@ _AGGREGATION = re.compile(rf"\b(?:{'|'.join(sorted(re.escape(f.name) for f in AG
 
 
 def transformation_of(expression: str, source: str) -> dict[str, Any]:
-    """What an expression does to a column, in the specification's words."""
-    if expression.replace("`", "") == source:
+    """What an expression does to a column with its table, in the specification's words."""
+    if expression == source:
         return {"type": "DIRECT", "subtype": "IDENTITY"}
-    kind = "AGGREGATION" if _AGGREGATION.search(expression) else "TRANSFORMATION"
+    kind = "AGGREGATION" if _AGGREGATION.search(without_texts(expression)) else "TRANSFORMATION"
     return {"type": "DIRECT", "subtype": kind, "description": expression}
 
 
@@ -169,7 +170,7 @@ class LineageOfJob:
                 "namespace": tables[table].namespace,
                 "name": tables[table].name,
                 "field": column,
-                "transformations": [transformation_of(expression, f"{table}.{column}")],
+                "transformations": [transformation_of(expression, qualified(table, column))],
             }
             for table, column, expression in sources
         ]

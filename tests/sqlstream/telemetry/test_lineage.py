@@ -17,10 +17,11 @@ import pytest
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs import JobState, Progress
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.fields import qualified
 from sqlstream.planner.rules import optimize
 from sqlstream.telemetry import transports
 from sqlstream.telemetry.dataset_names import DatasetName, dataset_name
-from sqlstream.telemetry.lineage import LineageObserver
+from sqlstream.telemetry.lineage import LineageObserver, datasets_of, transformation_of
 from sqlstream.telemetry.transports import FileTransport, HttpTransport, KafkaTransport
 from sqlstream.types import BIGINT
 from tests.planner.plans import plan
@@ -100,6 +101,26 @@ def test_columns_have_the_columns_that_they_are_computed_from():
         "twice": [("shop", "bids", "price", "AGGREGATION")],
     }
     assert output["facets"]["schema"]["fields"][0] == {"name": "auction", "type": "BIGINT"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "sources"),
+    [
+        ("`odd.na me`", {"odd.na me": "IDENTITY"}),
+        ("`it's``q`", {"it's`q": "IDENTITY"}),
+        ("CONCAT(`odd.na me`, 'odd.auction', 'odd.`it''s``q`')", {"odd.na me": "TRANSFORMATION"}),
+        ("'SUM(' || `odd.na me` || `it's``q`", {"odd.na me": "TRANSFORMATION", "it's`q": "TRANSFORMATION"}),
+        ("MAX(CASE WHEN auction > 1 THEN `odd.na me` END)", {"auction": "AGGREGATION", "odd.na me": "AGGREGATION"}),
+    ],
+)
+def test_columns_with_odd_names_have_lineage_too(expression: str, sources: dict[str, str]):
+    tables = """
+        CREATE TABLE `o"d d` (auction BIGINT, `odd.na me` STRING, `it's``q` STRING) WITH ('connector' = 'test');
+        CREATE TABLE texts (t STRING) WITH ('connector' = 'blackhole');"""
+    found = datasets_of(optimize(plan(f'INSERT INTO texts SELECT {expression} FROM `o"d d`', tables)))
+    lines = found.lineage["texts"]["t"]
+    shown = {column: transformation_of(text, qualified(table, column))["subtype"] for table, column, text in lines}
+    assert shown == sources and {table for table, _, _ in lines} == {'o"d d'}
 
 
 def test_inserts_of_a_set_into_one_table_join_their_lineage():

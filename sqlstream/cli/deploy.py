@@ -18,7 +18,14 @@ from sqlstream.cli.options import pairs, variables
 from sqlstream.cli.scripts import Script, open_session, read_scripts, written_scripts
 from sqlstream.cli.terminal import OK, WRONG_SQL
 from sqlstream.deploy import container, helm, kubernetes, spark_operator, spark_submit, systemd
-from sqlstream.deploy.deployment import Deployment, ScriptFile, checkpoints_of_scripts, require_no_secrets, starts_jobs
+from sqlstream.deploy.deployment import (
+    Deployment,
+    ScriptFile,
+    checkpoints_of_scripts,
+    only_defines,
+    require_no_secrets,
+    starts_jobs,
+)
 from sqlstream.secrets import REFERENCE
 from sqlstream.udfs.texts import reason_of
 from sqlstream.version import __version__
@@ -79,6 +86,8 @@ def deploy_command(
             return WRONG_SQL
         ends = _all_jobs_end(scripts, settings)
     texts = _named(scripts)
+    if all(map(only_defines, texts)):
+        raise click.UsageError("the scripts only define: give the files with their INSERT or statement set, too")
     called = _deployment_name(name, texts)
     own = checkpoints_of_scripts(texts)
     if own is not None and directory is not None and own != directory:

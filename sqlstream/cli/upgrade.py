@@ -55,6 +55,7 @@ def upgrade_command(
         if _has_mistakes(scripts, session) or (former and _has_mistakes(former, session)):
             return WRONG_SQL
         comparisons, before = _compared(scripts, session), _compared(former, session)
+    _require_directory(comparisons)
     for comparison in comparisons:
         click.echo(comparison_text(comparison))
     _require_exchangeable(comparisons, before, discard_state)
@@ -75,6 +76,13 @@ def upgrade_command(
 
 def _compared(scripts: Sequence[Script], session: Session) -> list[Comparison]:
     return [compared(job) for job in jobs_of([script.text for script in scripts], session.workspace)]
+
+
+def _require_directory(comparisons: Sequence[Comparison]) -> None:
+    """A misspelt directory would have the jobs begin anew, beside those that run."""
+    for folder in {comparison.job.storage.root.parent for comparison in comparisons}:
+        if not folder.is_dir():
+            raise click.UsageError(f'directory "{folder}" does not exist: no job is there; sqlstream run starts one')
 
 
 def _require_exchangeable(comparisons: Sequence[Comparison], before: Sequence[Comparison], discards: bool) -> None:

@@ -9,7 +9,17 @@ from dataclasses import dataclass, field
 
 from sqlstream.errors import ConnectorError
 from sqlstream.grammar import parse_script
-from sqlstream.grammar.nodes import CreateTable, Insert, Set, StatementSet
+from sqlstream.grammar.nodes import (
+    CreateCatalog,
+    CreateDatabase,
+    CreateFunction,
+    CreateTable,
+    CreateView,
+    Insert,
+    Set,
+    StatementSet,
+    Use,
+)
 from sqlstream.secrets import REFERENCE, shown_script, shown_value
 from sqlstream.version import __version__
 
@@ -138,6 +148,13 @@ class Deployment:
 def starts_jobs(script: ScriptFile) -> bool:
     """Whether a script has an INSERT or a statement set, and not only tables and views."""
     return any(isinstance(statement, Insert | StatementSet) for statement in parse_script(script.text))
+
+
+def only_defines(script: ScriptFile) -> bool:
+    """Whether nothing of a script runs: it has definitions and settings alone."""
+    definitions = (CreateCatalog, CreateDatabase, CreateFunction, CreateTable, CreateView, Set, Use)
+    statements = parse_script(script.text)
+    return all(isinstance(s, definitions) and not (isinstance(s, CreateTable) and s.query) for s in statements)
 
 
 def is_remote(directory: str) -> bool:

@@ -396,12 +396,14 @@ def test_a_script_may_say_where_its_checkpoints_are(tmp_path, capsys):
         (("job.sql", "--target", "systemd", "--name", "My_Job"), 2, '"My_Job" is no name of a deployment'),
         (("job.sql", "--target", "systemd", "--memory", "lots"), 2, '"lots" is no --memory; write it as 4Gi or 1500Mi'),
         (("My Job.sql", "--target", "systemd"), 2, '"My Job.sql" is no name for a file of a deployment'),
+        (("tables.sql", "--target", "systemd"), 2, "the scripts only define: give the files with their INSERT"),
         (("job.sql", "./job.sql", "--target", "systemd"), 1, "SS"),
         (("bad.sql", "--target", "systemd"), 1, 'bad.sql: SS201: column "x" does not exist'),
     ],
 )
 def test_what_cannot_be_deployed_is_refused(arguments, code, message, tmp_path, capsys):
     (tmp_path / "bad.sql").write_text(f"{SCRIPT} INSERT INTO totals SELECT x, 1 FROM bids")
+    (tmp_path / "tables.sql").write_text(f"SET 'parallelism.default' = '2'; {SCRIPT.partition('INSERT')[0]}")
     assert run(["deploy", *arguments]) == code
     assert message in capsys.readouterr().err
 

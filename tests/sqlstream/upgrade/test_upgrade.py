@@ -175,6 +175,13 @@ def test_a_script_must_say_where_its_checkpoint_is(folder, capsys):
     assert "HINT: Give --dir DIR, or SET 'execution.checkpointing.dir' in the script, as where the job runs." in err
 
 
+def test_a_directory_that_does_not_exist_has_no_jobs_to_upgrade(folder, capsys):
+    """A misspelt one would start the jobs once more, beside those that run."""
+    assert run(["upgrade", "job.sql", "--dir", "jbos", "--dry-run"]) == 2
+    assert 'jbos" does not exist: no job is there; sqlstream run starts one' in capsys.readouterr().err
+    assert not Path("jbos").exists()
+
+
 # --- the exchange --------------------------------------------------------------------------------------------------
 
 

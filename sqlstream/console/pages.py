@@ -209,7 +209,7 @@ def _buttons(job: WatchedJob, requests: Requests, form: str) -> str:
     kinds = [kind for kind in KINDS if kind != "restart" or requests.start_with is not None]
     buttons = "".join(
         f'<form method="post" action="{kind}"><input type="hidden" name="form" value="{form}">'
-        f"<button>{escape(KINDS[kind])}</button></form>"
+        f'<input type="hidden" name="job" value="{escape(job.record.id)}"><button>{escape(KINDS[kind])}</button></form>'
         for kind in kinds
         if not job.record.is_damaged
     )

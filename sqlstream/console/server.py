@@ -199,15 +199,20 @@ class _Handler(BaseHTTPRequestHandler):
             return _text(HTTPStatus.UNAUTHORIZED, "jobs are asked with a token")
         match self.path.split("/")[1:]:
             case ["jobs", name, kind] if kind in KINDS:
-                return self._ask(unquote(name), kind)
+                return self._ask(unquote(name), kind, form.get("job"))
             case ["sql", *what] if self._console.editor is not None:
                 return self._edit(self._console.editor, what, form)
         return _text(HTTPStatus.NOT_FOUND, f"there are /jobs/NAME/ and {', '.join(KINDS)}")
 
-    def _ask(self, name: str, kind: str) -> Reply:
+    def _ask(self, name: str, kind: str, job_id: str | None) -> Reply:
+        """Ask a job. ``job_id``: that of the job whose page the button was on; jobs of several folders may have one
+        name, which another one takes when the first is removed.
+        """
         job = self._console.watcher.jobs.get(name)
         if job is None:
             return _text(HTTPStatus.NOT_FOUND, "there is no such job")
+        if job_id is not None and job_id != job.record.id:
+            return _text(HTTPStatus.CONFLICT, "this is the name of another job by now; go back and load the page again")
         if not self._console.requests.ask(name, kind, job):
             status = job.record.status
             return _text(HTTPStatus.CONFLICT, f"the job is {status} or works on another request; go back and look")

@@ -358,6 +358,28 @@ def test_one_request_at_a_time_and_only_what_is_possible(served: Served):
     assert served.ask("/jobs/totals/stop", "POST", **bearer)[0] == 409
 
 
+def test_a_button_asks_the_job_of_its_page_and_no_other_of_that_name(served: Served):
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    (job, *_) = re.findall(r'name="job" value="([^"]+)"', served.page("/jobs/totals/"))
+    served.write(replace(running(served.folder), id="another"))
+    assert served.ask("/jobs/totals/checkpoint", "POST", urlencode({"job": job}), **bearer)[0] == 409
+    assert not waiting(served.storage, "instance-1")
+    assert served.ask("/jobs/totals/checkpoint", "POST", urlencode({"job": "another"}), **bearer)[0] == 303
+
+
+def test_records_and_rows_that_are_odd_do_not_hide_the_others(served: Served):
+    """One record with a text where a number belongs took the list of all jobs away, and one line the page of its."""
+    record = json.loads((served.folder / "totals" / "job.json").read_text(encoding="utf-8"))
+    record["life"]["progress"]["rows_in"] = "many"
+    (served.folder / "odd").mkdir()
+    (served.folder / "odd" / "job.json").write_text(json.dumps(record), encoding="utf-8")
+    (served.folder / "bad").mkdir()
+    (served.folder / "bad" / "part-1.json").write_text("[1]\n", encoding="utf-8")
+    served.watcher.look()
+    assert re.findall(r'class="state \w+">(\w+)', served.page("/")) == ["RUNNING", "DAMAGED"]
+    assert "a line is no object of JSON: [1]" in served.page("/jobs/totals/live")
+
+
 def test_an_error_of_the_job_is_shown_with_its_hint(served: Served):
     def fails(request):
         from sqlstream.errors import ExecutionError

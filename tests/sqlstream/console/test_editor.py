@@ -27,6 +27,7 @@ from sqlstream.session import Session
 from sqlstream.types import BIGINT
 from tests.sqlstream.console.test_console import TOKEN, Clock, Served
 
+IMAGE = "<img src=x onerror=alert(1)>"
 BIDS = "CREATE TABLE bids (auction BIGINT, price DOUBLE) WITH ('connector' = 'datagen');"
 
 
@@ -76,7 +77,7 @@ def finished(editor: Editor, name: str | None) -> Any:
 def opened(tmp_path: Path) -> Iterator[tuple[Served, Editor]]:
     clock = Clock()
     watcher = Watcher(tuple, clock)
-    editor = Editor(lambda: FakeSession(query(FakeJob(pa.table({"n": [1, 2]})))), Planner().with_ddl(BIDS))
+    editor = Editor(lambda: FakeSession(query(FakeJob(pa.table({"n": ["1", IMAGE]})))), Planner().with_ddl(BIDS))
     server = ConsoleServer(Access(0, token=TOKEN), Console(watcher, Requests(), str(tmp_path), editor))
     yield Served(tmp_path, watcher, server, clock), editor
     server.close()
@@ -110,7 +111,7 @@ def test_a_query_shows_its_rows(opened):
     name = send(served, "run", text="SELECT 1")["run"]
     finished(editor, name)
     told = json.loads(served.page(f"/sql/runs/{name}"))
-    assert (told["state"], told["columns"], told["rows"], told["total"]) == (FINISHED, ["n"], [["1"], ["2"]], 2)
+    assert (told["state"], told["columns"], told["rows"], told["total"]) == (FINISHED, ["n"], [["1"], [IMAGE]], 2)
     assert "rows" not in json.loads(served.page(f"/sql/runs/{name}?known={told['version']}"))
 
 

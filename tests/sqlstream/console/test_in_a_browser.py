@@ -9,16 +9,17 @@ import pytest
 
 from sqlstream.jobs.reports.progress import Progress
 from tests.sqlstream.console.test_console import TOKEN, Served, running, served
+from tests.sqlstream.console.test_editor import opened
 from tests.sqlstream.jobs.records.test_requests import answering
 
-__all__ = ["served"]
+__all__ = ["opened", "served"]
 
 pytestmark = pytest.mark.long
 _CHROMIUM = shutil.which("chromium")
 
 
 @pytest.fixture
-def page(served: Served):
+def page():
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="Playwright is not installed: pip install playwright"
     )
@@ -28,6 +29,28 @@ def page(served: Served):
         browser = driver.chromium.launch(executable_path=_CHROMIUM, args=["--no-sandbox"])
         yield browser.new_page(viewport={"width": 390, "height": 800}, color_scheme="dark")
         browser.close()
+
+
+def test_the_editor_in_a_browser(page, opened) -> None:
+    """By keyboard: it completes, says what is wrong, and shows rows as text whatever they hold."""
+    served, _ = opened
+    faults: list[str] = []
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
+    page.goto(f"{served.server.url}/?token={TOKEN}")
+    page.get_by_role("link", name="SQL editor").press("Enter")
+    text = page.locator("#text")
+    text.press_sequentially("SELECT auc")
+    page.locator("#suggestions li").first.wait_for(timeout=10_000)
+    assert text.get_attribute("aria-activedescendant") == "s0"
+    text.press("Enter")
+    text.press_sequentially(", nope FROM bids ")
+    page.get_by_text('column "nope" does not exist').wait_for(timeout=10_000)
+    assert text.input_value() == "SELECT auction, nope FROM bids "
+    text.press("Control+Enter")
+    page.get_by_text("FINISHED, 2 rows").wait_for(timeout=10_000)
+    assert page.locator("#result td").all_inner_texts() == ["1", "<img src=x onerror=alert(1)>"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390 and faults == []
 
 
 def test_the_page_of_a_job_in_a_browser(page, served: Served) -> None:

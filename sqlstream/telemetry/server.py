@@ -88,6 +88,7 @@ class MetricsServer(LocalServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server_version = "sqlstream"
+    timeout = 30  # seconds; a client that says nothing must not hold a thread for good
 
     def __init__(self, listening: Listening, jobs: Jobs, exposition: Exposition, *arguments: Any) -> None:
         self._listening, self._jobs, self._exposition = listening, jobs, exposition

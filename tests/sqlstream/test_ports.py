@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import http.client
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -148,6 +149,14 @@ def test_the_address_of_a_page_opens_it_with_a_cookie():
             assert asked(page, Cookie=others + own) == (200, b"hello")
     finally:
         page.close()
+
+
+def test_who_says_nothing_holds_no_thread_for_good(server, monkeypatch):
+    handler = server._server.RequestHandlerClass.func
+    assert handler.timeout == 30
+    monkeypatch.setattr(handler, "timeout", 0.05)
+    with socket.create_connection(("127.0.0.1", urlsplit(server.url).port), timeout=5) as connection:
+        assert connection.recv(1) == b"", "closed by the server"
 
 
 def test_metrics_want_their_token():

@@ -131,6 +131,9 @@ class LoggedJob:
 
     def on_end(self, job: ObservedJob) -> None:
         """Log how the job ended."""
-        about = {"job": job.name, "epoch": job.progress().last_batch, "state": job.state.value}
+        last = job.progress().last_batch
+        about: dict[str, Any] = {"job": job.name, "state": job.state.value}
+        about |= {"epoch": last} if last >= 0 else {}
         level = logging.ERROR if job.exception is not None else logging.INFO
-        _LOG.log(level, "%s after epoch %s", job.state.value, job.progress().last_batch, extra=about)
+        when = f"after epoch {last}" if last >= 0 else "before an epoch was complete"
+        _LOG.log(level, "%s %s", job.state.value, when, extra=about)

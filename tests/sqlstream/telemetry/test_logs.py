@@ -103,3 +103,13 @@ def test_loggers_are_as_before_when_it_ends():
     before = (logger.level, logger.propagate, list(logger.handlers))
     logged("json")
     assert (logger.level, logger.propagate, list(logger.handlers)) == before
+
+
+def test_a_job_that_ends_before_its_first_epoch_names_none(caplog):
+    caplog.set_level("INFO", "sqlstream.jobs")
+    ended: Any = SimpleNamespace(
+        name="totals", state=JobState.FAILED, exception=ExecutionError("SS400", "it broke"), progress=Progress
+    )
+    LoggedJob().on_end(ended)
+    (record,) = caplog.records
+    assert record.getMessage() == "FAILED before an epoch was complete" and not hasattr(record, "epoch")

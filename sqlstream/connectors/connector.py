@@ -163,6 +163,7 @@ class Environment:
     * ``spark_reads``: Spark must read the files of a ``SplitSource``; the exchange does not read them itself.
     * ``after``: the number of the last complete micro-batch of the checkpoint that the job continues from.
     * ``begun``: the number of the last micro-batch that was started: ``after``, or the next one if it did not complete.
+    * ``begun_at``: when that was; None if it is unknown.
     * ``anew``: the checkpoint was restored from a savepoint, and this is its first run.
     * ``logs``: the local folder in which Spark's checkpoint lists the files that its sources have found; None if the
       checkpoint is not on this machine.
@@ -190,6 +191,7 @@ class Environment:
     spark_reads: bool = False
     after: int | None = None
     begun: int | None = None
+    begun_at: datetime | None = None
     anew: bool = False
     logs: str | None = None
     finished: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -116,9 +117,16 @@ class Iceberg(LakeTable):
         return tuple(text and shown_value(key, text) for key, text in texts.items())
 
     def newest_epoch(self, table: Table, run: str) -> int | None:
-        from sqlstream.connectors.lakes.iceberg_tables import newest_epoch
+        from sqlstream.connectors.lakes.iceberg_epochs import epoch_of, opened_if_there
 
-        return newest_epoch(table, *self.place(self.resolved_values(table)), run)
+        stored = opened_if_there(table, *self.place(self.resolved_values(table)))
+        return None if stored is None else epoch_of(stored, run)
+
+    def forgotten_until(self, table: Table) -> datetime | None:
+        from sqlstream.connectors.lakes.iceberg_epochs import forgotten_until, opened_if_there
+
+        stored = opened_if_there(table, *self.place(self.resolved_values(table)))
+        return None if stored is None else forgotten_until(stored)
 
     def truncate(self, directory: Path, table: Table) -> None:
         from sqlstream.connectors.lakes.iceberg_tables import remove_rows

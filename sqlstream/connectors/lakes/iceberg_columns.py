@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
-EPOCH = "sqlstream.epoch."
-"""The beginning of properties of tables that say what a checkpoint has written."""
-
 
 # --- opening --------------------------------------------------------------------------------------------------
 

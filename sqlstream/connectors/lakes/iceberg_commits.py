@@ -50,15 +50,15 @@ def live_manifests(table: IcebergTable) -> list[ManifestFile]:
 
 def commit(
     table: IcebergTable, manifests: Sequence[ManifestFile], added: Sequence[DataFile],
-    shortened: Mapping[str, Shortened], properties: Mapping[str, str], summary: Mapping[str, str], *,
+    shortened: Mapping[str, Shortened], properties: Mapping[str, str | None], summary: Mapping[str, str], *,
     rewrites: bool = False,
 ) -> None:  # fmt: skip
-    """Commits a snapshot with files added and others removed, and sets properties of the table; these alone where no
-    file changes. ``manifests``: those of the newest snapshot; ``shortened``: by path those that lose files.
+    """Commits a snapshot with files added and others removed, and sets properties of the table, or removes those that
+    are None. ``manifests``: those of the newest snapshot; ``shortened``: by path those that lose files.
     ``summary``: what is written into the snapshot. ``rewrites``: the files added have the rows of those removed.
 
-    CommitFailedException where another snapshot was committed after ``table`` was read. Properties alone, too, are then
-    refused: they may be those of a job that another one has replaced meanwhile.
+    CommitFailedException where another snapshot was committed after ``table`` was read. Where no file changes the
+    snapshot is still there, so that none of the properties may have been set, or removed, meanwhile.
     """
     from pyiceberg.exceptions import CommitFailedException
     from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -66,6 +66,7 @@ def commit(
         AddSnapshotUpdate,
         AssertRefSnapshotId,
         AssertTableUUID,
+        RemovePropertiesUpdate,
         SetPropertiesUpdate,
         SetSnapshotRefUpdate,
     )
@@ -73,15 +74,17 @@ def commit(
     metadata_files = _MetadataFiles(table)
     newest: dict[str, Any] = {"ref": MAIN_BRANCH, "snapshot-id": metadata_files.parent_id}
     requirements = (AssertRefSnapshotId(**newest), AssertTableUUID(uuid=table.metadata.table_uuid))
-    updates: tuple[Any, ...] = (SetPropertiesUpdate(updates=dict(properties)),)
-    if added or shortened:
-        new = metadata_files.snapshot(manifests, added, shortened, summary, rewrites)
-        branch: dict[str, Any] = {
-            "ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": new.snapshot_id,
-        }  # fmt: skip
-        updates = (AddSnapshotUpdate(snapshot=new), SetSnapshotRefUpdate(**branch), *updates)
+    new = metadata_files.snapshot(manifests, added, shortened, summary, rewrites)
+    branch: dict[str, Any] = {
+        "ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": new.snapshot_id,
+    }  # fmt: skip
+    updates: list[Any] = [AddSnapshotUpdate(snapshot=new), SetSnapshotRefUpdate(**branch)]
+    if filled := {key: value for key, value in properties.items() if value is not None}:
+        updates.append(SetPropertiesUpdate(updates=filled))
+    if removals := [key for key, value in properties.items() if value is None]:
+        updates.append(RemovePropertiesUpdate(removals=removals))
     try:
-        table._do_commit(updates=updates, requirements=requirements)
+        table._do_commit(updates=tuple(updates), requirements=requirements)
     except CommitFailedException:
         metadata_files.remove()
         raise

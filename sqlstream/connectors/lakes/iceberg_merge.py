@@ -59,7 +59,7 @@ class IcebergMerge:
         self._seen: dict[str, _Seen] = {}
         self._rests: dict[tuple[str, frozenset[str]], list[DataFile] | None] = {}
 
-    def commit(self, table: IcebergTable, properties: Mapping[str, str], summary: Mapping[str, str]) -> None:
+    def commit(self, table: IcebergTable, properties: Mapping[str, str | None], summary: Mapping[str, str]) -> None:
         """Commits the upsert to the newest version of the table, as ``iceberg_commits.commit`` does."""
         self._begin(table)
         manifests = live_manifests(table)

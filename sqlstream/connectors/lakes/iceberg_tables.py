@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from sqlstream.connectors.lakes.commits import CommitRetry
 from sqlstream.connectors.lakes.iceberg_columns import (
-    EPOCH,
     StoredColumns,
     catalog_of,
     iceberg_errors,
@@ -113,28 +112,6 @@ def data_files(metadata: TableMetadata, rows: pa.Table, io: FileIO) -> list[Data
         file.spec_id = metadata.default_spec_id
         file[_sort_order_index()] = metadata.default_sort_order_id
     return files
-
-
-# --- what it has of a checkpoint ------------------------------------------------------------------------------
-
-
-def application(run: str) -> str:
-    """The property of the table with the number of the newest micro-batch of a checkpoint."""
-    return f"{EPOCH}{run}"
-
-
-def epoch_of(stored: IcebergTable, run: str) -> int | None:
-    """The number of the newest micro-batch of a checkpoint that the table has; None if it has none."""
-    number = stored.properties.get(application(run))
-    return None if number is None else int(number)
-
-
-def newest_epoch(table: Table, identifier: str, storage: Mapping[str, str], run: str) -> int | None:
-    """The same of a table that need not be there yet."""
-    require_pyiceberg()
-    with iceberg_errors(table.name):
-        there = catalog_of(storage).table_exists(identifier)
-    return epoch_of(open_table(table.name, identifier, storage), run) if there else None
 
 
 # --- creating and evolving ------------------------------------------------------------------------------------

@@ -262,16 +262,25 @@ class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, Replacing
         none.
         """
 
+    def forgotten_until(self, table: Table) -> datetime | None:
+        """The time of the last commit of a checkpoint of which the table does not know any more what it has written;
+        None if there is none.
+        """
+        return None
+
     def require_intact(
         self, environment: Environment, table: Table, written: SinkWriteRange | None, streamed: bool
     ) -> None:
         """Checks that the checkpoint is not an older copy of itself: it would give other rows the numbers of
-        micro-batches that the table has, and those would be taken for written.
+        micro-batches that the table has, and those would be taken for written. Nor may it be one that the table has
+        forgotten: what it has written would be written again.
         """
         from sqlstream.connectors.lakes.versions import OLDER_CHECKPOINT
 
         newest = self.newest_epoch(table, environment.run) if environment.resumed else None
         begun = -1 if environment.begun is None else environment.begun
+        if newest is None and begun >= 0 and environment.resumed and not environment.anew and written is not None:
+            self._require_remembered(environment, table)
         if newest is None or newest <= begun:
             return
         known = "none" if begun < 0 else f"no more than {begun}"
@@ -283,6 +292,24 @@ class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, Replacing
         hint = (
             "Restore the newer checkpoint; or start from this one in a new directory "
             "('execution.state-recovery.path'), which writes the rows since then again."
+        )
+        raise ConnectorError(OLDER_CHECKPOINT, message, detail=detail, hint=hint)
+
+    def _require_remembered(self, environment: Environment, table: Table) -> None:
+        from sqlstream.connectors.lakes.versions import OLDER_CHECKPOINT, START_AGAIN
+
+        until, begun_at = self.forgotten_until(table), environment.begun_at
+        if until is None or (begun_at is not None and begun_at > until):
+            return
+        message = (
+            f'{self.name.capitalize()} table "{table.name}" does not know whether it has micro-batch '
+            f"{environment.begun} of this checkpoint: it has forgotten checkpoints that wrote until "
+            f"{until:%Y-%m-%d %H:%M} UTC"
+        )
+        detail = "They are forgotten where many newer ones have written into the table. Rows might be written twice."
+        hint = (
+            f"Look which rows are there; then {START_AGAIN[0].lower()}{START_AGAIN[1:]}, or from this one "
+            "('execution.state-recovery.path') where the rows of its last micro-batch are missing."
         )
         raise ConnectorError(OLDER_CHECKPOINT, message, detail=detail, hint=hint)
 

@@ -22,8 +22,9 @@ from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.iceberg_columns import StoredColumns, open_table
 from sqlstream.connectors.lakes.iceberg_commits import Shortened, commit, is_passing, live_manifests, without_partition
+from sqlstream.connectors.lakes.iceberg_epochs import NUMBER, RUN, epoch_of, properties_of_commit
 from sqlstream.connectors.lakes.iceberg_merge import IcebergMerge
-from sqlstream.connectors.lakes.iceberg_tables import IcebergFiles, all_columns, application, data_file, epoch_of
+from sqlstream.connectors.lakes.iceberg_tables import IcebergFiles, all_columns, data_file
 from sqlstream.connectors.lakes.iceberg_upkeep import compact
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
 from sqlstream.connectors.written import WrittenBytes
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile, ManifestFile
     from pyiceberg.table import Table as IcebergTable
 
-    CommitTo = Callable[[IcebergTable, Mapping[str, str], Mapping[str, str]], None]
+    CommitTo = Callable[[IcebergTable, Mapping[str, str | None], Mapping[str, str]], None]
 
 _LOG = logging.getLogger("sqlstream.iceberg")
 
@@ -65,6 +66,7 @@ class IcebergWriter:
     replaces: Mapping[str, str | None] | None = None
     retry: CommitRetry = field(default_factory=CommitRetry)
     written: WrittenBytes = field(default_factory=WrittenBytes)
+    _committed: list[int] = field(default_factory=list, repr=False)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         table = self.opened()
@@ -92,19 +94,23 @@ class IcebergWriter:
     def _add(self, added: list[DataFile], number: int) -> None:
         """Commits files, and removes those that the micro-batch replaces."""
 
-        def commit_to(table: IcebergTable, *more: Mapping[str, str]) -> None:
+        def commit_to(table: IcebergTable, properties: Mapping[str, str | None], summary: Mapping[str, str]) -> None:
             manifests = live_manifests(table)
-            commit(table, manifests, added, self._replaced(table, manifests), *more)
+            commit(table, manifests, added, self._replaced(table, manifests), properties, summary)
 
         if added or self.replaces is not None:
             self._commit(number, commit_to)
             self.written.add(self.name, sum(file.file_size_in_bytes for file in added))
 
     def _replaced(self, table: IcebergTable, manifests: Sequence[ManifestFile]) -> dict[str, Shortened]:
-        if self.replaces is None or epoch_of(table, self.run) is not None:
+        if self.replaces is None or not self._is_first(table):
             return {}
         own = {self.columns.get(name, name): value for name, value in self.replaces.items()}
         return without_partition(table, manifests, own)
+
+    def _is_first(self, table: IcebergTable) -> bool:
+        """Whether the checkpoint has committed nothing. The table may have forgotten that since."""
+        return not self._committed and epoch_of(table, self.run) is None
 
     def upsert(self, changes: pa.Table, number: int) -> None:
         """Applies changes to the table, as micro-batch ``number``: the last one of each key. Rows with these keys are
@@ -114,7 +120,7 @@ class IcebergWriter:
         last = last_changes(changes.rename_columns(names), self.keys)
         there = last.filter(pa.array(~is_retraction(last[ROW_KIND]))).drop_columns([ROW_KIND])
         table = self.opened()
-        if self.replaces is not None and epoch_of(table, self.run) is None:
+        if self.replaces is not None and self._is_first(table):
             self._add(self.files(table).written(there), number)
         elif last.num_rows:
             merge = IcebergMerge(last.select([*self.keys]), there)
@@ -145,14 +151,15 @@ class IcebergWriter:
         """Commits the micro-batch unless the table has it, and again after conflicts with other writers. ``commit_to``
         makes the commit, with properties of the table and texts for the snapshot.
         """
-        own = {"sqlstream.run": self.run, "sqlstream.epoch": str(number)}
+        own = {RUN: self.run, NUMBER: str(number)}
         self.retry.commit(
             f'Iceberg table "{self.name}"',
             self.opened,
             lambda table: self.is_committed(table, number),
-            lambda table: commit_to(table, {application(self.run): str(number)}, own),
+            lambda table: commit_to(table, properties_of_commit(table, self.run, number), own),
             is_passing,
         )
+        self._committed[:] = [number]
 
 
 def writer(

@@ -44,7 +44,7 @@ from sqlstream.jobs.lifecycle.specification import (
     place_of,
 )
 from sqlstream.jobs.lifecycle.start import declared_states, key_groups_for, start_job
-from sqlstream.jobs.records.history import last_begun, last_committed
+from sqlstream.jobs.records.history import begun_at, last_begun, last_committed
 from sqlstream.jobs.records.record import runs_already
 from sqlstream.jobs.records.requests import RecordedJob, recorded_jobs
 from sqlstream.jobs.savepoints import restore
@@ -285,8 +285,9 @@ class SessionJobs:
         resumed = checkpoint_exists(checkpoint, spark)
         after = last_committed(storage_at(checkpoint, spark)) if resumed else None
         begun = last_begun(storage_at(checkpoint, spark)) if resumed else None
+        at = None if begun is None else begun_at(storage_at(checkpoint, spark), begun)
         run = run_of(checkpoint, spark)
-        environment = replace(environment, resumed=resumed, run=run, after=after, begun=begun, anew=anew)
+        environment = replace(environment, resumed=resumed, run=run, after=after, begun=begun, begun_at=at, anew=anew)
         require_sinks_intact(environment, plan, storage_at(checkpoint, spark))
         return environment
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from threading import Lock
 from typing import Any
 
@@ -123,6 +123,16 @@ def last_begun(storage: Storage) -> int | None:
     is none.
     """
     return _last(storage, "offsets")
+
+
+def begun_at(storage: Storage, number: int) -> datetime | None:
+    """Returns when a micro-batch has begun, as Spark's log of offsets says it; None if that is unknown."""
+    lines = (storage.read(f"{_SPARK}/offsets/{number}") or "").splitlines()
+    try:
+        time_ms = json_of(lines[1])["batchTimestampMs"] if len(lines) > 1 else 0
+    except (ValueError, TypeError, KeyError):
+        return None
+    return datetime.fromtimestamp(time_ms / 1000, UTC) if time_ms else None
 
 
 def _last(storage: Storage, log: str) -> int | None:

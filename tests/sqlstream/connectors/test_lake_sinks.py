@@ -65,8 +65,9 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 
 def require_intact(table: Table, begun: int | None, run: str = "r", *, resumed: bool = True) -> None:
     environment: Any = type(
-        "Environment", (), {"run": run, "resumed": resumed, "begun": begun, "written": WrittenBytes()}
-    )
+        "Environment", (),
+        {"run": run, "resumed": resumed, "begun": begun, "anew": False, "written": WrittenBytes()},
+    )  # fmt: skip
     kind: Any = connector(table.connector)
     kind.require_intact(environment, table, None, False)
 

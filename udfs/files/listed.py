@@ -233,15 +233,20 @@ def unreadable(path: str, why: str) -> ExecutionError:
     return ExecutionError(UNREADABLE, f'file "{shown_name(path)}" cannot be read: {why}', hint=hint)
 
 
-def vanished(path: str, table: str | None = None) -> ExecutionError:
+def vanished(path: str, table: str | None = None, *, of_version: bool = False) -> ExecutionError:
     """Returns the error SS529 for a file that was deleted after Spark had listed it for a micro-batch. ``table``: the
-    name of its table for the message.
+    name of its table for the message. ``of_version``: it is in a version of a table format.
     """
     of_table = f' of table "{table}"' if table else ""
     hint = (
         "Put it back and start the job again, which then reads it; with 'source.missing-files' = 'skip' in the WITH of "
         "the table the job goes on without such files."
     )
+    if of_version:
+        hint = (
+            "It belongs to a version whose files were removed (VACUUM, expired snapshots): start in a new directory "
+            "('execution.checkpointing.dir'), and keep files longer."
+        )
     return ExecutionError(VANISHED, f'file "{shown_name(path)}"{of_table} was listed, and is gone', hint=hint)
 
 

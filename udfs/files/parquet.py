@@ -41,7 +41,7 @@ class ParquetRows(FileRows):
 
     def read(self, file_range: FileRange) -> Iterator[Piece]:
         details = FileDetails.of_split(file_range.file)
-        with naming(file_range.path), self.opened(file_range, details) as file:
+        with naming(file_range.path, of_version=details is not None), self.opened(file_range, details) as file:
             if details is None:
                 names = sorted({column.source for column in self.columns.values()})
                 yield from _read(file, file_range, names, nulls=self.nulls)

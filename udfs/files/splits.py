@@ -271,14 +271,15 @@ def _bounds(file: Mapping[str, Any]) -> tuple[int, int]:
 
 
 @contextmanager
-def naming(path: str) -> Iterator[None]:
+def naming(path: str, *, of_version: bool = False) -> Iterator[None]:
     """A context manager that replaces Arrow's and the system's errors about the file ``path``: by error SS529 if the
     file was deleted, else by SS528, which name the file; for objects of stores also by those of ``store_error``.
+    ``of_version``: see ``vanished``.
     """
     try:
         yield
     except FileNotFoundError:
-        raise vanished(path) from None
+        raise vanished(path, of_version=of_version) from None
     except UnicodeDecodeError:  # values that are none are found before
         raise unreadable(path, "the name of one of its columns is no UTF-8") from None
     except (pa.ArrowException, OSError) as error:

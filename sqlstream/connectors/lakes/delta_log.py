@@ -87,6 +87,15 @@ class DeltaLog(VersionLog):
     def _fs(self) -> fs.FileSystem:
         return file_system(self._settings.location, self._settings.storage)
 
+    @property
+    def table_id(self) -> str:
+        return str(self._table.metadata().id)
+
+    def require_same(self, table_id: str, version: int) -> None:
+        """A later version of the same table may have another id, where all of it was replaced."""
+        if table_id not in (self.table_id, str(self._open(version).metadata().id)):
+            raise self._gone(f"is another one than that of which version {version} was read: it was made again")
+
     def newest(self) -> int:
         place = found_place(self._settings.location, self._settings.storage)
         if place != self._place:  # there are other keys, because those before expire

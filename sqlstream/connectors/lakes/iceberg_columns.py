@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from sqlstream.connectors.lakes.iceberg_doubles import read_doubles_exactly
 from sqlstream.connectors.lakes.versions import NO_LAKE_TABLE, UNSUPPORTED_FEATURE, LakeColumns, LakeSettings
 from sqlstream.errors import ConnectorError, Diagnostic
 from sqlstream.formats.columnar import usual_type
@@ -66,6 +67,7 @@ def _is_of_store(error: Exception) -> bool:
 def _catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
     from pyiceberg.catalog import load_catalog
 
+    read_doubles_exactly()
     given = dict(properties)
     return load_catalog(given.pop("name", "default"), **given)
 

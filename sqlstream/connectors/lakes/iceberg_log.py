@@ -66,6 +66,14 @@ class IcebergLog(VersionLog):
         self._snapshots = {s.snapshot_id: s for s in reversed(snapshots)}
         self._following = {s.parent_snapshot_id: s.snapshot_id for s in snapshots}
 
+    @property
+    def table_id(self) -> str:
+        return str(self._table.metadata.table_uuid)
+
+    def require_same(self, table_id: str, version: int) -> None:
+        if table_id != self.table_id:
+            raise self._gone("is another one than that which was read before: it was made again")
+
     def newest(self) -> int:
         before = self._table.metadata_location
         with iceberg_errors(self._settings.name):

@@ -224,7 +224,7 @@ def near_keys(keys: pa.Table, *, cut: bool = False) -> tuple[BooleanExpression, 
             return ice.IsNull(name)
         if cut and name in times:
             return _near_times(name, pa.chunked_array([pa.array([value], keys.schema.field(name).type)]))
-        return ice.IsNaN(name) if _is_nan(value) else ice.EqualTo(name, value)
+        return ice.IsNaN(name) if _is_nan(value) else _equal(name, value, keys.schema.field(name).type)
 
     rows = [ice.And(*(same(*pair) for pair in row.items())) for row in keys.to_pylist()]
     return (ice.Or(*rows) if len(rows) > 1 else rows[0]), not times
@@ -255,15 +255,31 @@ def _near_values(name: str, values: pa.ChunkedArray) -> BooleanExpression:
 
     ice: Any = expressions
     whole = pc.unique(values).to_pylist()
-    plain = [value for value in whole if value is not None and not _is_nan(value)]
+    infinite = [value for value in whole if isinstance(value, float) and math.isinf(value)]
+    plain = [value for value in whole if value is not None and not _is_nan(value) and value not in infinite]
     near: BooleanExpression = ice.In(name, plain) if plain else ice.AlwaysFalse()
     ranges = key_ranges(values) if len(plain) > _COMPARED else None
     if ranges:
         pairs = [ice.And(ice.GreaterThanOrEqual(name, low), ice.LessThanOrEqual(name, high)) for low, high in ranges]
         near = ice.And(ice.Or(*pairs) if len(pairs) > 1 else pairs[0], near)
+    for value in infinite:
+        near = ice.Or(near, _equal(name, value, values.type))
     if any(_is_nan(value) for value in whole):
         near = ice.Or(near, ice.IsNaN(name))
     return ice.Or(near, ice.IsNull(name)) if None in whole else near
+
+
+def _equal(name: str, value: Any, kind: pa.DataType) -> BooleanExpression:
+    """The rows with a value. Of FLOATs the library takes the infinite ones for values that the type does not have."""
+    from pyiceberg import expressions
+
+    ice: Any = expressions
+    if not (pa.types.is_float32(kind) and math.isinf(value)):
+        equal: BooleanExpression = ice.EqualTo(name, value)
+        return equal
+    greatest = float(np.finfo(np.float32).max)
+    beyond: BooleanExpression = ice.GreaterThan(name, greatest) if value > 0 else ice.LessThan(name, -greatest)
+    return beyond
 
 
 def _is_nan(value: Any) -> bool:

@@ -32,8 +32,8 @@ CHANGE_TYPE = "_change_type"
 
 RENAMED_COLUMNS = "source.renamed-columns"
 
-BOUND = "columns"
-"""What offsets of streams say besides the position: ``VersionLog.bound``."""
+BOUND, TABLE = "columns", "table"
+"""What offsets of streams say besides the position: ``VersionLog.bound`` and ``table_id``."""
 
 RETRACTS = "__retracts"
 """A constant of files of the change feed: whether the rows to read are those that retract, or the others."""
@@ -188,7 +188,7 @@ class Position:
 
     @staticmethod
     def of_json(value: Mapping[str, Any]) -> Position:
-        return Position(**{key: own for key, own in value.items() if key != BOUND})
+        return Position(**{key: own for key, own in value.items() if key not in (BOUND, TABLE)})
 
 
 class VersionLog(ABC):
@@ -224,6 +224,15 @@ class VersionLog(ABC):
         wrong = columns.wrong(name, self._settings.types) or columns.rebound(name, self._bound)
         if wrong:
             raise ConnectorError.of(wrong)
+
+    @property
+    @abstractmethod
+    def table_id(self) -> str:
+        """What tells the table from others that were made in its place."""
+
+    @abstractmethod
+    def require_same(self, table_id: str, version: int) -> None:
+        """Raises ConnectorError SS549 where the table is another one than that with an id, which had a version."""
 
     @abstractmethod
     def newest(self) -> int:

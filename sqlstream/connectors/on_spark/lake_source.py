@@ -22,6 +22,7 @@ from sqlstream.connectors.lakes.logs import log_of
 from sqlstream.connectors.lakes.rows import SPLITS, reader_of, splits
 from sqlstream.connectors.lakes.versions import (
     BOUND,
+    TABLE,
     LakeFile,
     LakeSettings,
     Position,
@@ -176,11 +177,15 @@ class LakeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, position: Position) -> dict[str, Any]:
         bound = self._log.bound()
         self._log.keep(bound)
-        return {**position.to_json(), BOUND: bound}
+        return {**position.to_json(), BOUND: bound, TABLE: self._log.table_id}
 
     def _keep(self, offset: dict[str, Any] | None) -> None:
-        """Lets columns be those of an offset. Those of older versions do not say them."""
-        self._log.keep((offset or {}).get(BOUND, {}))
+        """Lets the table and its columns be those of an offset. Older checkpoints do not say them."""
+        if offset is None:
+            return
+        if TABLE in offset and offset["version"] >= 0:
+            self._log.require_same(offset[TABLE], offset["version"])
+        self._log.keep(offset.get(BOUND, {}))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self._keep(end)

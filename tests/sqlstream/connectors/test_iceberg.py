@@ -403,7 +403,10 @@ def test_keys_may_be_partitioned_by_transforms(catalog: dict[str, str]) -> None:
 _ODD: dict[str, list[Any]] = {
     "BIGINT": [None, 10 - 2**63, -101, -100, -1, 0, 7, 2**63 - 1],
     "INT": [None, 10 - 2**31, -101, -1, 0, 2**31 - 1],
-    "STRING": [None, "", "a", "a b/c=d%25", "ééééé", "aaaaaaaaaaaaaaaaaaaaaaaaab", "\U0001f600\U0001f600"],
+    "STRING": [
+        None, "", "a", "a b/c=d%25", "a'b\\", "\0", "\u2028", "ééééé", "aaaaaaaaaaaaaaaaaaaaaaaaab",
+        "\U0001f600\U0001f600",
+    ],
     "DATE": [None, date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(1600, 2, 29), date(9999, 12, 31)],
     "TIMESTAMP": [
         None, *(datetime.fromisoformat(f"{time}+00:00") for time in (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,13 +39,15 @@ class Delta:
 
     def __init__(self, folder: Path, partitions: tuple[str, ...] = ()) -> None:
         self.folder, self.partitions, self.names, self.number = folder / "t", partitions, ["id", "a", "b"], 0
+        self.id = str(uuid4())
         self._commit(delta_tables.protocol(reader=2, writer=5), self._metadata())
 
     def _metadata(self) -> dict[str, Any]:
         kinds = zip(self.names, ("long", "string", "string"), (1, 2, 3), strict=True)
         fields = [delta_tables.field(name, kind, f"col-{n}", n) for name, kind, n in kinds]
         by = tuple(self.names[int(stored[-1]) - 1] for stored in self.partitions)
-        return delta_tables.metadata(fields, by, delta_columnMapping_mode="name", delta_columnMapping_maxColumnId="3")
+        made = delta_tables.metadata(fields, by, delta_columnMapping_mode="name", delta_columnMapping_maxColumnId="3")
+        return {"metaData": {**made["metaData"], "id": self.id}}
 
     def _commit(self, *actions: dict[str, Any]) -> None:
         delta_tables.commit(self.folder, self.number, *actions)
@@ -75,12 +79,13 @@ class Delta:
 
 
 class Iceberg:
-    def __init__(self, folder: Path, partitions: tuple[str, ...] = ()) -> None:
-        self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
-        catalog = catalog_of(self.properties)
-        catalog.create_namespace("db")
+    def __init__(self, folder: Path, partitions: tuple[str, ...] = (), catalog: dict[str, str] | None = None) -> None:
+        own = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+        self.properties = catalog or own
+        of_library = catalog_of(self.properties)
+        of_library.create_namespace_if_not_exists("db")
         self.names = ["id", "a", "b"]
-        self.table = catalog.create_table("db.t", self._rows(0).schema)
+        self.table = of_library.create_table("db.t", self._rows(0).schema)
         with self.table.update_spec() as spec:
             for stored in partitions:
                 spec.add_field(self.names[int(stored[-1]) - 1], IdentityTransform(), f"by {stored}")
@@ -234,6 +239,39 @@ def test_a_stream_follows_names_where_the_user_says_so(make: Make, partitions: t
     if restarts:
         job.start_again()
     assert [job.next() for _ in range(3)] == [[row(n, swapped=True)] for n in (2, 3, 4)]
+
+
+def test_a_table_that_was_made_again_is_noticed_by_a_restart(make: Make, tmp_path: Path) -> None:
+    """Also where it has as many versions as the one before."""
+    lake = make()
+    lake.append(1)
+    job = Reading(lake.settings(**STREAM))
+    assert job.next() == [row(1)]
+    if isinstance(lake, Delta):
+        shutil.rmtree(lake.folder)
+        other: Lake = Delta(tmp_path)
+    else:
+        catalog_of(lake.properties).drop_table("db.t")
+        other = Iceberg(tmp_path / "other", catalog=lake.properties)
+    for number in (2, 3, 4):
+        other.append(number)
+    job.start_again()
+    with pytest.raises(ConnectorError, match=r"SS549: (Delta|Iceberg) table .t. is another one than"):
+        job.next()
+
+
+def test_a_table_that_is_replaced_by_a_version_is_the_same(tmp_path: Path) -> None:
+    deltalake.write_deltalake(tmp_path, pa.table({"id": [1], "a": ["x"], "b": ["y"]}))
+    own = LakeSettings("delta", "t", str(tmp_path), columns=COLUMNS, bounded=False, skips_rewrites=True)
+    job = Reading(own)
+    assert job.next() == [(1, "x", "y")]
+    before = job.stream._log.table_id
+    schema = deltalake.Schema.from_arrow(pa.schema([("id", pa.int64()), ("a", pa.string()), ("b", pa.string())]))
+    deltalake.DeltaTable.create(tmp_path, schema, mode="overwrite")
+    deltalake.write_deltalake(tmp_path, pa.table({"id": [2], "a": ["x"], "b": ["y"]}), mode="append")
+    job.start_again()
+    assert job.next() == [(2, "x", "y")]
+    assert job.stream._log.table_id != before
 
 
 def test_a_stream_may_have_more_columns_than_its_checkpoint(make: Make) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -122,6 +123,41 @@ def test_the_whole_quickstart_prints_what_it_says(tmp_path):
     _take(_steps_of_the_quickstart(), tmp_path)
     assert list((tmp_path / "highest").glob("*.parquet"))
     assert (tmp_path / "checkpoints" / "insert_into_highest").is_dir()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_the_job_of_the_quickstart_goes_on_and_is_upgraded(tmp_path, monkeypatch):
+    """Its commands as they stand, but for the port, and for the page, which tests/sqlstream/console asks."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    steps = _steps_of_the_quickstart()
+    first_run = next(i for i, (_, block) in enumerate(steps) if "INSERT INTO" in block)
+    for _, block in steps[: first_run + 1]:
+        if "cat > " in block:
+            _run(re.sub(r"^sqlstream .*\n", "", block, flags=re.MULTILINE), tmp_path)
+    _, _, section = _text("docs/quickstart.md").partition("## Keep it running")
+    blocks = re.findall(r"^```bash\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    start, look, upgrade, deploy = (block.replace("9464", str(port)) for block in blocks)
+    edit, command = start.splitlines()
+    _run(edit, tmp_path)
+    job = subprocess.Popen(
+        [sys.executable, "-m", *command.split()], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    try:
+        _run(f"until curl -sf http://127.0.0.1:{port}/ready; do sleep 1; done", tmp_path)
+        seen = _shell(re.sub(r"^sqlstream jobs serve.*\n", "", look, flags=re.MULTILINE), tmp_path)
+        assert "sqlstream_job_status" in seen and "RUNNING" in seen and (tmp_path / "sqlstream.json").exists()
+        done = _run(upgrade, tmp_path)
+        assert "carries over  window aggregate" in done.stdout and "is RUNNING with" in done.stderr
+        assert "checkpoints/savepoints/insert_into_highest-" in done.stdout
+        assert job.wait(60) == 0
+        assert "ExecStart=" in _shell(deploy, tmp_path)
+    finally:
+        job.kill()
+        _run("sqlstream jobs stop --all --dir checkpoints", tmp_path)
 
 
 def _steps_of_the_quickstart() -> list[tuple[str, str]]:

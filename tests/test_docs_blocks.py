@@ -115,6 +115,7 @@ NOT_RUN = {
     ("docs/python.md", "def shout"): "a session; tests/sqlstream/test_session.py registers functions",
     ("docs/python.md", "class Place"): "a web service",
     ("docs/quickstart.md", "python3 -m venv"): "an installation of its own, which CI makes",
+    ("docs/quickstart.md", "pip install dist"): "the same; tests/test_distributions.py has these wheels",
     (
         "docs/shell.md",
         "sqlstream jobs list",
@@ -148,6 +149,9 @@ RUN = {
     ("README.md", "pip install ."): "tests/test_docs.py",
     ("README.md", "import sqlstream"): "tests/test_docs.py",
     ("docs/quickstart.md", "mkdir bids"): "tests/test_docs.py",
+    ("docs/quickstart.md", "sed "): "tests/test_docs.py",
+    ("docs/quickstart.md", "curl "): "tests/test_docs.py",
+    ("docs/quickstart.md", "mkdir old"): "tests/test_docs.py",
     ("docs/quickstart.md", "cat > "): "tests/test_docs.py",
     ("docs/quickstart.md", "sqlstream "): "tests/test_docs.py",
     ("docs/from_spark.md", ""): "tests/test_from_spark_page.py",
@@ -255,7 +259,7 @@ def test_sql_is_right(block, functions_of_pages, monkeypatch):
 # --- shell ----------------------------------------------------------------------------------------------------
 
 _OUTSIDE = {
-    "cat", "cd", "cp", "curl", "dbt", "mkdir", "nats", "nats-server", "pip", "psql", "python3", "source",
+    "cat", "cd", "cp", "curl", "dbt", "mkdir", "nats", "nats-server", "pip", "psql", "python3", "sed", "source",
     "spark-submit",
 }  # fmt: skip
 """Programs that are not ours; ``.`` is ``source``."""

@@ -302,7 +302,10 @@ def _checkpoints(lines: Sequence[CheckpointLine]) -> str:
 def _savepoints(savepoints: Sequence[Savepoint]) -> str:
     if not savepoints:
         return ""
-    rows = ((each.created, str(each.epoch), each.path, "yes" if each.drained else "no") for each in savepoints)
+    rows = (
+        (each.created[:19].replace("T", " "), str(each.epoch), each.path, "yes" if each.drained else "no")
+        for each in savepoints
+    )
     return f"<h2>Savepoints</h2>{_table(('created', 'epoch', 'path', 'drained'), rows, 'rows')}"
 
 

@@ -211,6 +211,7 @@ def test_checkpoints_and_savepoints_are_listed(served: Served):
     write_manifest(other, Manifest("clicks", "c", 4, 2, "2026-01-01T00:00:00+00:00"))
     page = served.page("/jobs/totals/live")
     assert "<td>5</td>" in page and "<td>4</td>" in page and str(folder) in page and str(other) not in page
+    assert "<td>2026-01-01 00:00:00</td>" in page  # as the times of checkpoints
 
 
 def test_a_damaged_record_is_told_and_hides_nothing(served: Served):

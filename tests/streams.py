@@ -173,6 +173,10 @@ class Streams:
         rows = self.spark.readStream.schema(schema).parquet(str(self._folder(scan.table)))
         return rows.select(*(f"`{name}`" for name in scan.columns))
 
+    @property
+    def zone(self) -> str | None:
+        return "UTC"
+
     def reads_files(self, scan: Scan) -> bool:
         return False
 

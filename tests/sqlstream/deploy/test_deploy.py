@@ -15,6 +15,7 @@ import zipfile
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import click
 import pytest
@@ -81,7 +82,7 @@ def rendered(files, **changed):
             found = found[name]
         return json.dumps(str(found)) if match[2] else str(found)
 
-    documents = []
+    documents: list[Any] = []
     for name, text in files.items():
         if name.startswith("templates/"):
             text = re.sub(r" *\{\{- with \.Values\.[\w.]+ \}\}\n(.*?) *\{\{- end \}\}\n", "", text, flags=re.DOTALL)

@@ -65,7 +65,9 @@ def test_tasks_compute_what_spark_computes(spark: Any, tmp_path: Path) -> None:
                 assert ("its tasks read" in str(session.sql(f"EXPLAIN PHYSICAL {query}"))) == (reader == "auto")
                 result = session.sql(query)
                 assert isinstance(result, Query)
-                found[reader] = sorted(result.fetchall())
-            for number, expression in enumerate(together, 1):
-                ours, theirs = ([(row[0], repr(row[number])) for row in found[reader]] for reader in ("auto", "spark"))
+                found[reader] = result.to_arrow().sort_by("id")
+            for number, expression in enumerate(together):
+                ours, theirs = (found[reader][f"x{number}"] for reader in ("auto", "spark"))
+                assert ours.type == theirs.type, expression
+                ours, theirs = ([*map(repr, each.to_pylist())] for each in (ours, theirs))
                 assert ours == theirs, expression  # with the scale of decimals, too

@@ -183,9 +183,13 @@ def _arithmetic(node: exp.Binary, left: DataType, right: DataType) -> DataType:
 
 
 def _as_small_decimal(operand: exp.Expr, own: DataType, other: DataType) -> DataType:
-    """The type of an operand; an integer literal next to a decimal is the smallest decimal that holds it."""
-    if isinstance(operand, exp.Literal) and own.name in _INTEGRAL and other.name == "DECIMAL":
-        return DataType("DECIMAL", (len(operand.name.lstrip("0")) or 1, 0))
+    """The type of an operand; an integer literal next to a decimal is the smallest decimal that holds it. In Spark its
+    sign belongs to it.
+    """
+    literal = operand.unnest()
+    literal = literal.this if isinstance(literal, exp.Neg) else literal
+    if isinstance(literal, exp.Literal) and own.name in _INTEGRAL and other.name == "DECIMAL":
+        return DataType("DECIMAL", (len(literal.name.lstrip("0")) or 1, 0))
     return own
 
 

@@ -71,3 +71,29 @@ def test_tasks_compute_what_spark_computes(spark: Any, tmp_path: Path) -> None:
                 assert ours.type == theirs.type, expression
                 ours, theirs = ([*map(repr, each.to_pylist())] for each in (ours, theirs))
                 assert ours == theirs, expression  # with the scale of decimals, too
+
+
+@pytest.mark.spark
+def test_exchanges_compute_columns_of_the_types_that_spark_gives_them(spark: Any, tmp_path: Path) -> None:
+    """A kernel takes columns of one type, whoever computes them."""
+    random = Random(53)
+    candidates = (random_expression(random) for _ in range(depth(80, 800)))
+    expressions = [*dict.fromkeys(filter(by_tasks, candidates))]
+    rows = [{"id": number, **row} for number, row in enumerate(random_rows(random, 50))]
+    (tmp_path / "1.json").write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
+    with sqlstream.connect(spark) as session:
+        session.sql("SET 'execution.runtime-mode' = 'streaming'")
+        session.sql(f"SET 'table.local-time-zone' = '{ZONE}'")
+        session.sql(f"{TABLE} WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'json')")
+        counts = ", ".join(f"COUNT(DISTINCT {e}) AS x{i}" for i, e in enumerate(expressions))
+        query = f"SELECT u, {counts} FROM t GROUP BY u"
+        found = {}
+        for reader in ("auto", "spark"):
+            session.sql(f"SET 'sqlstream.file-reader' = '{reader}'")
+            lists = "Spark lists the files" in str(session.sql(f"EXPLAIN PHYSICAL {query}"))
+            assert lists == (reader == "auto")
+            result = session.sql(query)
+            assert isinstance(result, Query)
+            found[reader] = {row[1]: row for row in result.fetchall()}
+        assert found["auto"] == found["spark"]
+        assert len(found["auto"]) > 9

@@ -23,6 +23,7 @@ EXPRESSIONS = {
     "i + 1": "INT", "i + l": "BIGINT", "ti + si": "SMALLINT", "i * d": "DOUBLE", "i / 2": "DOUBLE", "i DIV 2": "BIGINT",
     "i % 2": "INT", "-l": "BIGINT", "f + f": "FLOAT", "f + ti": "DOUBLE", "f + l": "DOUBLE", "m + 1": "DECIMAL(11, 2)",
     "m + m": "DECIMAL(11, 2)", "m * m": "DECIMAL(21, 4)", "m / m": "DECIMAL(23, 13)", "m + i": "DECIMAL(13, 2)",
+    "m - -1": "DECIMAL(11, 2)", "-7 * m": "DECIMAL(12, 2)", "(7) * m": "DECIMAL(12, 2)", "-(7) * m": "DECIMAL(21, 2)",
     "m * d": "DOUBLE", "m % 3": "DECIMAL(3, 2)", "ts + INTERVAL '1' DAY": "TIMESTAMP", "ts - ts": "INTERVAL",
     "INTERVAL '1' DAY * 2": "INTERVAL", "i > 1": "BOOLEAN", "s LIKE 'a%'": "BOOLEAN", "i IN (1, 2)": "BOOLEAN",
     "i BETWEEN 1 AND 2": "BOOLEAN", "i IS NULL": "BOOLEAN", "NOT b": "BOOLEAN", "b AND b": "BOOLEAN",

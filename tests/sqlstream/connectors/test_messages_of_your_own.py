@@ -36,8 +36,10 @@ def server(texts: list[str], heard: list[str]) -> Iterator[int]:
                 except OSError:
                     return
                 with connection, connection.makefile("rwb") as file:
-                    heard.append(file.readline().decode().strip())
-                    after = int(heard[-1].split()[1])
+                    if not (said := file.readline().decode().strip()):
+                        continue  # who only looks whether the port is open, as a scan of all ports does
+                    heard.append(said)
+                    after = int(said.split()[1])
                     for text in texts[after : after + 2]:
                         file.write(f"{text}\n".encode())
                         file.flush()

@@ -189,8 +189,13 @@ def _as_small_decimal(operand: exp.Expr, own: DataType, other: DataType) -> Data
     literal = operand.unnest()
     literal = literal.this if isinstance(literal, exp.Neg) else literal
     if isinstance(literal, exp.Literal) and own.name in _INTEGRAL and other.name == "DECIMAL":
-        return DataType("DECIMAL", (len(literal.name.lstrip("0")) or 1, 0))
+        return smallest_decimal(literal.name)
     return own
+
+
+def smallest_decimal(digits: str) -> DataType:
+    """The DECIMAL that holds a whole number and no more."""
+    return DataType("DECIMAL", (len(digits.lstrip("0")) or 1, 0))
 
 
 def _decimal_result(operator: type[exp.Binary], p1: int, s1: int, p2: int, s2: int) -> DataType:

@@ -12,7 +12,7 @@ from sqlstream.planner.bad_rows import required_columns
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.lowering.bad_rows import null_text, with_letters
-from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, clock_of, file_rows, from_table
+from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, file_rows, from_table, with_clock
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import bound_calls
 from sqlstream.planner.lowering.hidden_columns import column, hidden_results, quoted
@@ -53,9 +53,7 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     work = ColumnRows(reader, schema, sources, steps, discards)
     ddl = ", ".join(f"{quoted(name)} {kind.ddl()}" for name, kind in given)
     places = context.runtime.places(scan)
-    if query.reads_clock:
-        places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
-    rows = places.mapInArrow(rows_of(work), ddl)
+    rows = (with_clock(places) if query.reads_clock else places).mapInArrow(rows_of(work), ddl)
     rows = rows.observe(f"{METRIC}/0/0/{quote(table.name, safe='')}", F.sum(ROWS_READ).alias(ROWS))
     if discards:
         rows = rows.observe(f"{DISCARDED_METRIC}/", F.sum(ROWS_GIVEN).alias(DISCARDED_ROWS))

@@ -24,7 +24,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import AssignTime, Filter, Project, Scan
 from sqlstream.planner.physical.patterns import format_of_time, with_named_groups
 from sqlstream.planner.physical.sources import PlannedSources
-from sqlstream.planner.type_inference import Types, call_arguments, number_type
+from sqlstream.planner.type_inference import Types, call_arguments, number_type, smallest_decimal
 from sqlstream.types import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, UNKNOWN, DataType
 from sqlstream.udfs.expressions.tree import (
     Added,
@@ -88,7 +88,7 @@ class ColumnCompiler(Compiler):
     """
 
     def __init__(self, scan: Scan, sources: PlannedSources, calls: bool) -> None:
-        self._function, self._zone, self._calls = sources.function, sources.zone, calls
+        self._function, self._zone, self._may_call = sources.function, sources.zone, calls
         self._in_filter = False
         self._fields = {
             c.name: (c.name, c.type)
@@ -172,11 +172,15 @@ class ColumnCompiler(Compiler):
         return Not(like) if node.args.get("negate") else like
 
     def nullable(self, node: exp.Expr) -> Expression:
-        if self._is_of_texts(node.unnest()):
+        if self._calls(_OF_TEXTS, node.unnest()):
             return self._of_texts(node.unnest())
         return self.column(node)[0]
 
     # --- values -------------------------------------------------------------------------------------------------
+
+    def _calls(self, functions: frozenset[str], node: exp.Expr) -> bool:
+        """True for one of these functions that is Spark's, not one of the user's with its name."""
+        return isinstance(node, exp.Anonymous) and node.name.upper() in functions and self._function(node.name) is None
 
     def value(self, node: exp.Expr) -> tuple[Expression, DataType]:
         """A value with the type that Spark gives it. None of them raises an error for any row."""
@@ -198,9 +202,9 @@ class ColumnCompiler(Compiler):
                 dividend, divisor = call_arguments(node) if isinstance(node, exp.Anonymous) else (node.left, node.right)
                 kind = wider(self._types.of(dividend), self._types.of(divisor))
                 return (remainder if kind == BIGINT else Converted(remainder, kind)), kind
-            case exp.Anonymous() if self._is_of_texts(node):
+            case exp.Anonymous() if self._calls(_OF_TEXTS, node):
                 return self._of_texts(node), STRING
-            case exp.Anonymous() if self._is_of_times(node):
+            case exp.Anonymous() if self._calls(_OF_TIMES, node):
                 return self._of_times(node)
             case exp.Anonymous() if (function := self._function(node.name)) is not None:
                 return self._called(function, node)
@@ -233,7 +237,7 @@ class ColumnCompiler(Compiler):
         if (text := _number(node)) is not None:
             digits = text.lstrip("-")
             kind = number_type(digits)
-            kind = kind if kind.name not in _WHOLE else DataType("DECIMAL", (len(digits.lstrip("0")) or 1, 0))
+            kind = kind if kind.name not in _WHOLE else smallest_decimal(digits)
             if kind.name != "DECIMAL" or precision_and_scale(kind)[0] > _DIGITS:
                 raise self.refusal(node)
             return Constant(Decimal(text), kind), kind
@@ -260,9 +264,6 @@ class ColumnCompiler(Compiler):
 
     # --- times, and functions of users ------------------------------------------------------------------------
 
-    def _is_of_times(self, node: exp.Expr) -> bool:
-        return isinstance(node, exp.Anonymous) and node.name.upper() in _OF_TIMES and self._function(node.name) is None
-
     def _of_times(self, node: exp.Anonymous) -> tuple[Expression, DataType]:
         time, *pattern = node.expressions
         value, kind = self.value(time)
@@ -278,7 +279,7 @@ class ColumnCompiler(Compiler):
         """A call of a user's function as a column: filters wait for what Catalyst asks before it calls one. Times come
         to functions in the zone of the session, which tasks do not know.
         """
-        is_taken = self._calls and not self._in_filter and function.kind is FunctionKind.SCALAR
+        is_taken = self._may_call and not self._in_filter and function.kind is FunctionKind.SCALAR
         if not is_taken or not function.deterministic or function.returns.name not in _PASSED:
             raise self.refusal(node)
         given = [self.value(argument) for argument in node.expressions]
@@ -291,10 +292,6 @@ class ColumnCompiler(Compiler):
         return Called(function.name, tuple(value for value, _ in given), function.returns), function.returns
 
     # --- texts --------------------------------------------------------------------------------------------------
-
-    def _is_of_texts(self, node: exp.Expr) -> bool:
-        """True for a function of texts that is Spark's, not one of the user's with its name."""
-        return isinstance(node, exp.Anonymous) and node.name.upper() in _OF_TEXTS and self._function(node.name) is None
 
     def _of_texts(self, node: exp.Expr) -> Expression:
         match node.name.upper(), node.expressions:
@@ -349,9 +346,9 @@ class ColumnCompiler(Compiler):
                 column, kind = self.column(node)
                 if kind.name in _COMPARED:
                     return column, kind
-            case exp.Anonymous() if self._is_of_texts(node):
+            case exp.Anonymous() if self._calls(_OF_TEXTS, node):
                 return self._of_texts(node), STRING
-            case exp.Anonymous() if self._is_of_times(node):
+            case exp.Anonymous() if self._calls(_OF_TIMES, node):
                 return self._of_times(node)
             case exp.Literal(is_string=True):
                 return Constant(node.this, STRING), STRING

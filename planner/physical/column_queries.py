@@ -21,11 +21,7 @@ from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project,
 from sqlstream.planner.physical.column_compiler import FILE_TYPES, ColumnCompiler, ComputedBySpark, read_columns
 from sqlstream.planner.physical.sources import PlannedSources
 from sqlstream.types import STRING, DataType
-from sqlstream.udfs.expressions.tree import (
-    Clock,
-    ColumnStep,
-    Kept,
-)
+from sqlstream.udfs.expressions.tree import Clock, ColumnStep, Kept
 
 
 @dataclass(frozen=True)

@@ -210,13 +210,13 @@ def same_zone(zone: str) -> str | None:
     """The name of a time zone of Spark, if Arrow has the same one by that name. Names without a region may be others:
     of some, Java makes zones without daylight saving.
     """
-    if zone == "UTC" or "/" not in zone:
-        return zone if zone == "UTC" else None
+    if zone == "UTC":
+        return zone
     try:
         pc.hour(pa.scalar(0, pa.timestamp("us", zone)))
     except pa.ArrowInvalid:
         return None
-    return zone
+    return zone if "/" in zone else None
 
 
 def _hour(expression: Hour, columns: Columns) -> pa.Array:

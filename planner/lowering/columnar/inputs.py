@@ -60,8 +60,7 @@ END = "__given_end"
 @dataclass(frozen=True)
 class InputField:
     """A column of the kernel's input that is a plain field of the operator's input, or, by its own name, an expression
-    over it. ``micros``: it is a timestamp,
-    passed as BIGINT microseconds. ``required``: it must not be NULL.
+    over it. ``micros``: it is a timestamp, passed as BIGINT microseconds. ``required``: it must not be NULL.
     """
 
     field: str
@@ -161,6 +160,13 @@ def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
 def clock_of(rows: DataFrame) -> str:
     """SQL text of the time at which a row arrived (processing time), in microseconds."""
     return f"unix_micros({quoted(CLOCK)})" if hidden_clock(rows) else "unix_micros(current_timestamp())"
+
+
+def with_clock(places: DataFrame) -> DataFrame:
+    """Files or ranges of messages with the time at which their rows come, as the column CLOCK. Above what reads them it
+    would be a constant, another one in each micro-batch, and so code to compile.
+    """
+    return places.select("*", F.expr(clock_of(places)).alias(CLOCK))
 
 
 def came_at(rows: DataFrame, context: Context) -> str:
@@ -300,8 +306,7 @@ def files_of(
     scan = files.scan
     places = context.runtime.places(scan, in_order=step.in_order)
     if CLOCK in rows.names or files.reads_clock:
-        # Here, because it would be a constant above, another one in each micro-batch, and so code to compile.
-        places = places.select("*", F.expr(clock_of(places)).alias(CLOCK))
+        places = with_clock(places)
     # Each partition of a topic is read by one task, in its order.
     hidden = part_fields(places.columns) if step.in_order and FILE in places.columns else []
     whole = pa.schema([*rows, *hidden])

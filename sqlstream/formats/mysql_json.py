@@ -51,9 +51,7 @@ def json_texts(data: np.ndarray, documents: Spans) -> pa.Array:
     texts = _by_kind(types, lambda kind, which: _reader(kind)(data, at[which], ends[which], kind))
     tokens = pa.concat_arrays([*(_before(data, d) for d in depths), texts, _CLOSED.take(pa.array(types[closed]))])
     places = np.concatenate((begin, begin + 1, (begin + count - 1)[closed]))
-    order = np.empty(len(places), np.int64)
-    order[places] = np.arange(len(places))
-    joined = tokens.take(pa.array(order))
+    joined = tokens.take(pa.array(_inverse(places)))
     offsets = offsets_of(joined)[np.append(begins[0], len(places))]
     found = pa.Array.from_buffers(pa.string(), len(some), [None, pa.py_buffer(offsets), joined.buffers()[2]])
     return found.take(pa.array(np.cumsum(documents.present) - 1, mask=~documents.present))
@@ -161,9 +159,14 @@ def _by_kind(kinds: np.ndarray, read: Callable[[int, np.ndarray], pa.Array]) -> 
         read(int(kind), order[begin:end])
         for kind, (begin, end) in zip(different, pairwise((*firsts.tolist(), len(order))), strict=True)
     ]
+    return pa.concat_arrays(parts or [pa.array([], pa.string())]).take(pa.array(_inverse(order)))
+
+
+def _inverse(order: np.ndarray) -> np.ndarray:
+    """Of places in an order, where each of them is."""
     places = np.empty_like(order)
     places[order] = np.arange(len(order))
-    return pa.concat_arrays(parts or [pa.array([], pa.string())]).take(pa.array(places))
+    return places
 
 
 def _opened(data: np.ndarray, at: np.ndarray, ends: np.ndarray, kind: int) -> pa.Array:
@@ -329,6 +332,4 @@ def _sized(data: np.ndarray, at: np.ndarray, ends: np.ndarray) -> tuple[np.ndarr
 def _bytes(data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> pa.Array:
     """Bytes of any order, which may also be the same ones."""
     order = np.argsort(starts, kind="stable")
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
-    return slices(data, starts[order], (starts + lengths)[order]).take(pa.array(places))
+    return slices(data, starts[order], (starts + lengths)[order]).take(pa.array(_inverse(order)))

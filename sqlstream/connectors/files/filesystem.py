@@ -100,6 +100,7 @@ def _check_changes(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnost
 # --- lookups --------------------------------------------------------------------------------------------------
 
 NOT_A_KEY = "SS580"
+RELOAD = "lookup.full-cache.periodic-reload.interval"
 NOT_LOCAL = "SS581"
 OF_CHANGES = "SS665"
 NOT_IN_FORMAT = "SS582"
@@ -118,7 +119,7 @@ LOOKUP_OPTIONS = (
         "PERIODIC",
     ),
     Option(
-        "lookup.full-cache.periodic-reload.interval",
+        RELOAD,
         DURATION,
         "Lookups look this often whether files have changed, and load the table again; not given, it is loaded once.",
     ),
@@ -155,7 +156,7 @@ def _file_lookup(
             message = f'column "{name}" of type {kind.ddl()} cannot be the key of a lookup in files'
             raise UnsupportedError(NOT_A_KEY, message, hint="Compare a column of a plain type, a STRING for instance.")
     form = _lookup_format(table, tuple(needed), values, zone)
-    interval = values["lookup.full-cache.periodic-reload.interval"]
+    interval = values[RELOAD]
     location = path if is_in_store(path) else str(Path(path).absolute())
     columns, directories, state = tuple(needed.items()), tuple(partitions), as_of(location, form.access)
     return FileSource(table.name, request, location, form, columns, directories, zone, interval, state)

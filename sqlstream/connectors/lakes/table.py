@@ -22,7 +22,7 @@ from sqlstream.connectors.connector import (
     SplitSource,
     UpsertSink,
 )
-from sqlstream.connectors.files.filesystem import NOT_A_KEY
+from sqlstream.connectors.files.filesystem import NOT_A_KEY, RELOAD
 from sqlstream.connectors.files.tables import BYTES_PER_TRIGGER, MOST_PER_TRIGGER
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.versions import RENAMED_COLUMNS
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 MONITOR = "source.monitor-interval"
 START, START_VERSION, START_TIME = "scan.startup.mode", "scan.startup.version", "scan.startup.timestamp"
 REWRITTEN_ROWS = "source.rewritten-rows"
-_RELOAD = "lookup.full-cache.periodic-reload.interval"
 
 
 def _time(text: str) -> str:
@@ -246,7 +245,7 @@ class LakeTable(SplitSource, LookupTable, UpsertSink, RecoverableSink, Replacing
         values = self.values(table)
         settings = replace(self.settings(table, tuple(dict(columns))), bounded=True, changes=False)
         log = log_of(settings)
-        version, interval = log.first_position().version, values[_RELOAD]
+        version, interval = log.first_position().version, values[RELOAD]
         if not settings.follows_names:
             settings = replace(settings, bound=log.bound())
         return LakeSource(table.name, request, settings.to_json(), columns, version, interval)
@@ -351,8 +350,8 @@ def _check_start(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         if key in given and not streams:
             message = f'option "{key}" needs "{MONITOR}": it is about streams'
             yield Diagnostic(MISSING_OPTION, message, spans.get(key), hint=f"Add '{MONITOR}' = '10 s' to WITH.")
-    if RENAMED_COLUMNS in given and not streams and _RELOAD not in given:
-        message = f'option "{RENAMED_COLUMNS}" needs "{MONITOR}" or "{_RELOAD}": it is about newer versions'
+    if RENAMED_COLUMNS in given and not streams and RELOAD not in given:
+        message = f'option "{RENAMED_COLUMNS}" needs "{MONITOR}" or "{RELOAD}": it is about newer versions'
         yield Diagnostic(MISSING_OPTION, message, spans.get(RENAMED_COLUMNS), hint=f"Add '{MONITOR}' = '10 s' to WITH.")
     mode = (given.get(START) or "snapshot").strip().lower()
     for key, wanted in _STARTS.items():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +18,7 @@ from sqlstream.planner.physical.column_queries import column_query
 from sqlstream.planner.physical.sources import ThroughSpark
 from sqlstream.planner.rules import optimize
 from sqlstream.query import Query
+from sqlstream.session import Session
 from tests.depth import depth
 from tests.fuzz.columns import COLUMNS, random_expression, random_rows
 from tests.planner.plans import plan
@@ -44,18 +47,25 @@ def by_tasks(expression: str) -> bool:
     return column_query(bound, Sources()) is not None
 
 
+@contextmanager
+def streaming(spark: Any, folder: Path, rows: list[dict[str, object]]) -> Iterator[Session]:
+    """A session in the zone, with the rows as the table t of streams."""
+    numbered = [{"id": number, **row} for number, row in enumerate(rows)]
+    (folder / "1.json").write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in numbered))
+    with sqlstream.connect(spark) as session:
+        session.sql("SET 'execution.runtime-mode' = 'streaming'")
+        session.sql(f"SET 'table.local-time-zone' = '{ZONE}'")
+        session.sql(f"{TABLE} WITH ('connector' = 'filesystem', 'path' = '{folder}', 'format' = 'json')")
+        yield session
+
+
 @pytest.mark.spark
 def test_tasks_compute_what_spark_computes(spark: Any, tmp_path: Path) -> None:
     random = Random(35)
     candidates = [random_expression(random) for _ in range(depth(400, 4000))]
     expressions = [*dict.fromkeys(filter(by_tasks, candidates))]
     assert len(expressions) > len(candidates) / 3
-    rows = [{"id": number, **row} for number, row in enumerate(random_rows(random, 300))]
-    (tmp_path / "1.json").write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
-    with sqlstream.connect(spark) as session:
-        session.sql("SET 'execution.runtime-mode' = 'streaming'")
-        session.sql(f"SET 'table.local-time-zone' = '{ZONE}'")
-        session.sql(f"{TABLE} WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'json')")
+    with streaming(spark, tmp_path, random_rows(random, 300)) as session:
         for start in range(0, len(expressions), 400):
             together = expressions[start : start + 400]
             query = f"SELECT id, {', '.join(f'{e} AS x{i}' for i, e in enumerate(together))} FROM t"
@@ -79,12 +89,7 @@ def test_exchanges_compute_columns_of_the_types_that_spark_gives_them(spark: Any
     random = Random(53)
     candidates = (random_expression(random) for _ in range(depth(80, 800)))
     expressions = [*dict.fromkeys(filter(by_tasks, candidates))]
-    rows = [{"id": number, **row} for number, row in enumerate(random_rows(random, 50))]
-    (tmp_path / "1.json").write_text("".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows))
-    with sqlstream.connect(spark) as session:
-        session.sql("SET 'execution.runtime-mode' = 'streaming'")
-        session.sql(f"SET 'table.local-time-zone' = '{ZONE}'")
-        session.sql(f"{TABLE} WITH ('connector' = 'filesystem', 'path' = '{tmp_path}', 'format' = 'json')")
+    with streaming(spark, tmp_path, random_rows(random, 50)) as session:
         counts = ", ".join(f"COUNT(DISTINCT {e}) AS x{i}" for i, e in enumerate(expressions))
         query = f"SELECT u, {counts} FROM t GROUP BY u"
         found = {}

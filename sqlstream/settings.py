@@ -30,6 +30,7 @@ from sqlstream.options import (
     integer,
     one_of,
     parsed,
+    size_bytes,
 )
 from sqlstream.planner.catalog import MetadataColumns
 from sqlstream.secrets import Secrets, secret_texts, shown_value
@@ -50,6 +51,7 @@ PARTIAL_INSERT = "sqlstream.partial-insert"
 RESULT_MODE = "sql-client.execution.result-mode"
 JOBS_OF_SHELL = "shell.jobs"
 WARM_UP = "shell.warm-up"
+STATE_MEMORY = "state.memory"
 
 
 _OFFSET = re.compile(r"(?:GMT|UTC)?([+-])0?(\d{1,2})(?::00)?")
@@ -71,6 +73,12 @@ def _job_name(text: str) -> str:
         raise ValueError(text)
     return text
 
+
+def _memory(text: str) -> int:
+    return 0 if text.strip() == "0" else size_bytes(text)
+
+
+MEMORY = OptionKind("size", "a size such as '64 mb' or '1 gb', or '0' for none", _memory)
 
 JOB_NAME = OptionKind("name of a job", "a text without /, which does not begin with a dot or an underscore", _job_name)
 
@@ -219,6 +227,14 @@ OPTIONS = (
         "Key groups: the parts that state is kept in, and so the most tasks that can share the work of an operator. "
         "A job keeps that of its checkpoint. Not given, eight for each partition of shuffles, at least 16, and at most "
         "64 or one for each; one for each where 'execution.latency' is low.",
+    ),
+    Option(
+        STATE_MEMORY,
+        MEMORY,
+        "Memory of each machine in which the workers of all jobs keep state from one micro-batch to the next, to read "
+        "less of it from Spark: a copy of what the checkpoint has, of which what does not fit is left out. It is there "
+        "where Spark runs on one machine with 'sqlstream.spark.lean-workers'. Not given, a 24th of the memory that "
+        "this process may use; 0: none.",
     ),
     Option("pipeline.name", JOB_NAME, "Name of the jobs started next. Not given, made from the target table."),
     Option(

@@ -89,6 +89,7 @@ class Streams:
     from_rows: bool = True
     engine: str = "native"
     max_parallelism: int = 4
+    state_memory: int = 0
     steps_clock: bool = False
     run_id: str = ""
     chains: bool = True

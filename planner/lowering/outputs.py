@@ -165,6 +165,10 @@ class SharedSources:
         return self._runtime.max_parallelism
 
     @property
+    def state_memory(self) -> int:
+        return self._runtime.state_memory
+
+    @property
     def run_id(self) -> str:
         return self._runtime.run_id
 

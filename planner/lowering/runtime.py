@@ -32,6 +32,11 @@ class Runtime(Protocol):
         ...
 
     @property
+    def state_memory(self) -> int:
+        """The bytes of memory, on each machine, in which workers may keep state between micro-batches."""
+        ...
+
+    @property
     def run_id(self) -> str:
         """An identifier of this query, different from earlier runs of the same text, but the same after a restart from
         its checkpoint. It keeps the cached answers of lookups apart from those of other queries.

@@ -61,6 +61,7 @@ def require_java() -> None:
 
 _LEAST_MB, _MOST_MB, _UNKNOWN_MB = 1024, 4096, 2048
 _SHARE = 4
+_SHARE_OF_STATE = 24
 
 
 def java_heap(memory: int | None) -> str:
@@ -70,6 +71,13 @@ def java_heap(memory: int | None) -> str:
     """
     share = _UNKNOWN_MB if memory is None else (memory >> 20) // _SHARE
     return f"{min(max(share, _LEAST_MB), _MOST_MB)}m"
+
+
+def default_state_memory(memory: int | None) -> int:
+    """The bytes in which workers keep state between micro-batches where no setting says it: a 24th of ``memory``
+    (bytes; None if unknown, for which it is nothing).
+    """
+    return 0 if memory is None else memory // _SHARE_OF_STATE
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:

@@ -18,7 +18,9 @@ from sqlstream.udfs.driver import Emitted, Folded, GroupContext, unfolded
 from sqlstream.udfs.exchange import Blob, Content, Handover, pieces, to_bytes, united
 from sqlstream.udfs.kernel import LATE_ROWS, ROWS_TAKEN, Domain, Kernel, MemoryStore, Pending, StateKey, Store, Wait
 from sqlstream.udfs.spark.call import KEY, Arrived, Clocks, GroupEntry, held_above, run
-from sqlstream.udfs.spark.state_server import CallStore, Entries, from_texts
+from sqlstream.udfs.spark.call_store import CallStore, Keeping
+from sqlstream.udfs.spark.shared_memory import shared_memory
+from sqlstream.udfs.spark.state_server import Entries, from_texts
 
 OUTPUT = (
     "ahead BOOLEAN, folded BOOLEAN, late_table STRING, bytes BINARY, late_rows BIGINT, hold BIGINT, pending BIGINT, "
@@ -44,19 +46,28 @@ class KernelProcessor:
     the table that gets the kernel's late rows.
 
     ``above``: the kernels that are chained downstream of ``kernel``, in order; each gets the rows of the previous one
-    without a shuffle.
+    without a shuffle. ``state_memory``: the bytes of memory, on each machine, in which state is kept between calls.
     """
 
     def __init__(
-        self, kernel: Kernel, clocks: Clocks, late_table: str | None = None, above: Sequence[Stage] = ()
+        self,
+        kernel: Kernel,
+        clocks: Clocks,
+        late_table: str | None = None,
+        above: Sequence[Stage] = (),
+        state_memory: int = 0,
     ) -> None:
         self._stages = (Stage(kernel, late_table), *above)
         self._clocks = clocks
         self._own = [entry_key(number) for number in range(len(self._stages))]
+        self._state_memory = state_memory
 
     def begin(self, entries: Entries) -> None:
         """Called before the first call of a task, with the access to Spark's state."""
+        memory = shared_memory() if self._state_memory else None
         self._entries = entries
+        self._keeping = None if memory is None else Keeping(memory, self._state_memory)
+        self._is_kept = memory is not None
         self._expected: tuple[StateKey, ...] = ()
 
     def rows(self, rows: Iterator[Any], timers: TimerValues) -> Iterator[Row]:
@@ -95,7 +106,7 @@ class KernelProcessor:
 
     def _call(self, arrived: Arrived, fired: int = 0) -> Iterable[Row]:
         """``fired`` is the timer for which Spark calls, and which it deletes itself afterwards."""
-        store = CallStore(self._entries, self._expected)
+        store = CallStore(self._entries, () if self._is_kept else self._expected, self._keeping)
         before = [GroupEntry.from_bytes(entry) for entry in store.get(self._own)]
         if self._stages[0].kernel.deferring and arrived.only_calls and not self._waits(before, arrived.watermark_ms):
             return ()  # all key groups are called in every micro-batch
@@ -110,6 +121,7 @@ class KernelProcessor:
         moved = timer != scheduled
         deleted = scheduled if moved and scheduled not in (0, fired) else None
         store.flush(deleted, timer if moved and timer else None)
+        self._is_kept = store.is_kept
         return self._results(ran)
 
     @staticmethod

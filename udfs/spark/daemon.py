@@ -19,12 +19,17 @@ PRELOADED = (
 
 
 def preload() -> None:
-    """Imports what workers need, and takes it from the garbage collector, which PySpark runs behind each task."""
+    """Imports what workers need, and takes it from the garbage collector, which PySpark runs behind each task. Makes
+    the memory that they share.
+    """
     for name in PRELOADED:
         try:
             importlib.import_module(name)
         except Exception:
             return  # the worker that needs it says what is wrong
+    from sqlstream.udfs.spark.shared_memory import share_memory
+
+    share_memory()
     gc.collect()
     gc.freeze()
 

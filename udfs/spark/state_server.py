@@ -8,7 +8,7 @@ PySpark without the methods that pipelining needs.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Protocol, TypeVar
 
@@ -299,45 +299,3 @@ def _gather(words: np.ndarray) -> None:
         moved &= moves
         words &= stays
         words |= moved
-
-
-# --- the state of a kernel during one call; changes are sent to Spark at its end ------------------------------
-
-
-class CallStore:
-    """The ``Store`` of a kernel for one key group during one call. Each entry is read at most once and written at most
-    once.
-
-    ``expected``: keys to read together with the first request. The first keys of a call are a good guess for the next
-    key group (``StageStore.began_with``).
-    """
-
-    def __init__(self, entries: Entries, expected: Sequence[StateKey] = ()) -> None:
-        self._entries = entries
-        self._expected = tuple(expected)
-        self._known: dict[StateKey, bytes | None] = {}
-        self._written: dict[StateKey, bytes | None] = {}
-
-    def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
-        """The values of ``keys``, including changes made by this call; None for keys that do not exist."""
-        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
-        if missing:
-            missing += [key for key in self._expected if key not in self._known and key not in missing]
-            self._expected = ()
-            self._known.update(zip(missing, self._entries.get(missing), strict=True))
-        return [self._known[key] for key in keys]
-
-    def put(self, entries: Mapping[StateKey, bytes | None]) -> None:
-        """Changes entries in memory; ``flush`` writes them."""
-        self._known.update(entries)
-        self._written.update(entries)
-
-    def flush(self, deleted_timer: int | None, timer: int | None) -> None:
-        """Writes all changes to Spark's state, deletes the timer ``deleted_timer`` and registers ``timer`` (both in
-        Spark's milliseconds, None for none), in one exchange with the state server.
-        """
-        kept = [(key, value) for key, value in self._written.items() if value is not None]
-        removed = [key for key, value in self._written.items() if value is None]
-        if kept or removed or deleted_timer is not None or timer is not None:
-            self._entries.write(kept, removed, deleted_timer, timer)
-        self._written.clear()

@@ -186,7 +186,8 @@ def run(
     ports = enumerate(zip(inputs, readers, strict=True))
     blobs = reduce(DataFrame.union, (_blobs(frame, reader, operator, port, runtime) for port, (frame, reader) in ports))
     blobs = blobs.union(_calls(operator, runtime)) if operator.kernel.deferring else blobs
-    processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, [link.stage for link in above])
+    stages = [link.stage for link in above]
+    processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, stages, runtime.state_memory)
     runtime.runs(tuple(link.number for link in operators), processor)
     stepped = runtime.stepped(blobs, processor, operator.number)
     out = _processed(blobs, operator, processor) if stepped is None else stepped

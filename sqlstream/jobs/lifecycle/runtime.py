@@ -74,6 +74,7 @@ class JobRuntime:
     max_parallelism: int = DEFAULT_KEY_GROUPS
     run_id: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False, repr=False)
     rows_move_time: bool = True
+    state_memory: int = 0
     operators: list[RunningOperator] = field(default_factory=list, compare=False, repr=False)
 
     @property

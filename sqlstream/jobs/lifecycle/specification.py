@@ -29,6 +29,8 @@ from sqlstream.planner.explain import to_json
 from sqlstream.planner.node import Node
 from sqlstream.planner.physical.steps import Engine
 from sqlstream.secrets import NO_SECRETS, Secrets
+from sqlstream.settings import STATE_MEMORY, Settings
+from sqlstream.spark.java import default_state_memory, memory_limit
 from sqlstream.version import versions
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from sqlstream.jobs.lifecycle.sinks import SideSinks
-    from sqlstream.settings import Settings
 
 
 Sink = Callable[["DataFrame"], "DataStreamWriter"]
@@ -100,6 +101,7 @@ class Execution:
     * ``secrets``: secrets of the settings, which error messages must mask.
     * ``rows_move_time``: False if only the end of the input advances watermarks, and rows do not.
     * ``idle_timeout_ms``: after how long without rows a source is idle; 0: never.
+    * ``state_memory``: the bytes of memory in which workers keep state between micro-batches.
     * ``real_time``: rows go through one by one, in epochs that are ``checkpointing.interval_ms`` long.
     """
 
@@ -114,6 +116,7 @@ class Execution:
     secrets: Secrets = NO_SECRETS
     rows_move_time: bool = True
     idle_timeout_ms: int = 0
+    state_memory: int = 0
     real_time: bool = False
 
 
@@ -211,8 +214,15 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
         secrets=settings.secrets,
         rows_move_time=settings[RUNTIME_MODE] != "batch",
         idle_timeout_ms=settings["table.exec.source.idle-timeout"],
+        state_memory=state_memory_of(settings),
         real_time=is_real_time(settings),
     )
+
+
+def state_memory_of(settings: Settings) -> int:
+    """The bytes of memory in which workers keep the state of a job between micro-batches, on each machine."""
+    stated = settings[STATE_MEMORY]
+    return default_state_memory(memory_limit()) if stated is None else int(stated)
 
 
 def description_of(plan: Node, sql: str, settings: Settings) -> Description:

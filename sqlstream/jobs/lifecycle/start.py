@@ -179,6 +179,7 @@ def start_job(spark: SparkSession, job: JobSpecification) -> Job:
         checkpoint.layout.key_groups,
         checkpoint.run,
         job.execution.rows_move_time,
+        job.execution.state_memory,
     )
     results = None if job.work.sink is not None else _results_of(job.work, spark, checkpoint)
     sink = job.work.sink if results is None else results.sink

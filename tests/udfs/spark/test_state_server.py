@@ -14,7 +14,7 @@ from pyspark.sql.streaming.proto.StateMessage_pb2 import StateRequest, StateResp
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorApiClient
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from sqlstream.udfs.spark.state_server import CallStore, entries_of, to_texts
+from sqlstream.udfs.spark.state_server import entries_of, to_texts
 
 
 class FakeState:
@@ -45,35 +45,16 @@ class FakeHandle:
         self.timers.remove(time)
 
 
-def test_entries_are_read_and_written_once_per_call():
+def test_the_public_api_reads_and_writes_the_same_texts():
     handle = FakeHandle()
-    store = CallStore(entries_of(cast(Any, handle), handle.state))
-    store.put({("a", 1): b"x", ("a", 2): b"y", ("a", 3): b"z"})
-    store.put({("a", 2): None})
-    assert store.get([("a", 1), ("a", 2)]) == [b"x", None]
-    assert handle.state.asked == [], "what is written is known"
-    store.flush(None, 70)
-    x, z = to_texts([b"x", b"z"])
-    assert handle.state.entries == {("a", 1): (x,), ("a", 3): (z,)}
-    assert handle.timers == {70}
-
-    store = CallStore(entries_of(cast(Any, handle), handle.state))
-    assert store.get([("a", 3), ("b", 0), ("a", 3)]) == [b"z", None, b"z"]
-    assert store.get([("b", 0)]) == [None]
-    assert handle.state.asked == [("a", 3), ("b", 0)]
-    store.put({("a", 1): None})
-    store.flush(70, 80)
-    assert (set(handle.state.entries), handle.timers) == ({("a", 3)}, {80})
-
-
-def test_what_one_call_began_with_is_read_ahead_in_the_next():
-    handle = FakeHandle()
-    entries_of(cast(Any, handle), handle.state).write([(("a", 1), b"x")])
-    store = CallStore(entries_of(cast(Any, handle), handle.state), expected=[("a", 1), ("a", 2)])
-    assert store.get([("own", 0)]) == [None]
-    assert handle.state.asked == [("own", 0), ("a", 1), ("a", 2)]
-    assert store.get([("a", 1), ("a", 2)]) == [b"x", None]
-    assert len(handle.state.asked) == 3, "what was read ahead is not asked for again"
+    entries = entries_of(cast(Any, handle), handle.state)
+    entries.write([(("a", 1), b"x"), (("a", 2), b"y")], timer=70)
+    assert handle.state.entries == dict(
+        zip([("a", 1), ("a", 2)], [(text,) for text in to_texts([b"x", b"y"])], strict=True)
+    )
+    assert entries.get([("a", 2), ("b", 0)]) == [b"y", None]
+    entries.write([], [("a", 1)], deleted_timer=70, timer=80)
+    assert (set(handle.state.entries), handle.timers) == ({("a", 2)}, {80})
 
 
 # --- answers that nobody waits for ------------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def part_fields(splits: Collection[str]) -> list[pa.Field]:
 
 
 ROWS_PER_CUT = 1 << 19
-BYTES_PER_CUT = 1 << 27
+BYTES_PER_CUT = 1 << 25
 """The limits of rows and bytes that are gathered before they are cut by key group: blobs of few rows cost more than
 they carry."""
 

@@ -73,8 +73,8 @@ class CallStore:
         self._written.update(entries)
 
     def flush(self, deleted_timer: int | None, timer: int | None) -> None:
-        """Writes all changes to Spark's state, deletes the timer ``deleted_timer`` and registers ``timer`` (both in
-        Spark's milliseconds, None for none), in one exchange with the state server.
+        """Ends the call: writes all changes to Spark's state, deletes the timer ``deleted_timer`` and registers
+        ``timer`` (both in Spark's milliseconds, None for none), in one exchange with the state server.
         """
         kept = [(key, value) for key, value in self._written.items() if value is not None]
         removed = [key for key, value in self._written.items() if value is None]
@@ -87,7 +87,8 @@ class CallStore:
             self._entries.write(kept, removed, deleted_timer, timer)
         if self._keeping is not None and self._stamp:
             self._keep(self._keeping, self._stamp)
-        self._written.clear()
+        for entries in (self._known, self._read, self._written):
+            entries.clear()  # results of the call, which may be large, are still to be sent
 
     def _keep(self, keeping: Keeping, stamp: int) -> None:
         """A call that writes much, and more than was kept, is one of many rows, as of a backlog: what it leaves will

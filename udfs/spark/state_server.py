@@ -99,8 +99,11 @@ class _Pipelined:
         defer_answers(client, self._set_key_group, self._settle)
 
     def get(self, keys: Sequence[StateKey]) -> list[bytes | None]:
-        rows = self._ask([self._get_of(key) for key in keys])
-        return _values([self._client._deserialize_from_bytes(row)[0] if row else None for row in rows])
+        values: list[bytes | None] = []
+        for start in range(0, len(keys), _IN_FLIGHT):  # each copy of all that a call reads would be large
+            rows = self._ask([self._get_of(key) for key in keys[start : start + _IN_FLIGHT]])
+            values += _values([self._client._deserialize_from_bytes(row)[0] if row else None for row in rows])
+        return values
 
     def write(
         self,
@@ -110,14 +113,14 @@ class _Pipelined:
         timer: int | None = None,
     ) -> None:
         m = self._messages
-        requests = [self._put_of(key, text) for key, text in _texts(entries)]
-        requests += [self._map_call(removeKey=m.RemoveKey(userKey=self._key(key))) for key in removed]
+        for key, text in _texts(entries):
+            self._post(self._put_of(key, text))
+        for key in removed:
+            self._post(self._map_call(removeKey=m.RemoveKey(userKey=self._key(key))))
         if deleted_timer is not None:
-            requests.append(self._timer_call(delete=m.DeleteTimer(expiryTimestampMs=deleted_timer)))
+            self._post(self._timer_call(delete=m.DeleteTimer(expiryTimestampMs=deleted_timer)))
         if timer is not None:
-            requests.append(self._timer_call(register=m.RegisterTimer(expiryTimestampMs=timer)))
-        for request in requests:
-            self._post(request)
+            self._post(self._timer_call(register=m.RegisterTimer(expiryTimestampMs=timer)))
 
     def _set_key_group(self, key: Any) -> None:
         m = self._messages
@@ -126,16 +129,13 @@ class _Pipelined:
         self._post(m.StateRequest(implicitGroupingKeyRequest=change))
 
     def _ask(self, requests: Sequence[Any]) -> list[bytes]:
-        answers: list[bytes] = []
-        for start in range(0, len(requests), _IN_FLIGHT):
-            window = requests[start : start + _IN_FLIGHT]
-            if self._unanswered + len(window) > _IN_FLIGHT:
-                self._settle()
-            for request in window:
-                self._send(request)
+        """The answers to at most ``_IN_FLIGHT`` requests."""
+        if self._unanswered + len(requests) > _IN_FLIGHT:
             self._settle()
-            answers += [self._receive() for _ in window]
-        return answers
+        for request in requests:
+            self._send(request)
+        self._settle()
+        return [self._receive() for _ in requests]
 
     def _post(self, request: Any) -> None:
         """Sends a request whose answer says nothing but that it was done."""
@@ -226,9 +226,10 @@ _SPREAD = (
 _Item = TypeVar("_Item", bytes, str)
 
 
-def to_texts(values: Sequence[bytes]) -> list[str]:
-    """Bytes as strings in which Spark can store them; ``from_texts`` is the inverse."""
-    return [text for group in _groups(values) for text in _values_texts([_packed(value) for value in group])]
+def to_texts(values: Sequence[bytes]) -> Iterator[str]:
+    """Bytes as strings in which Spark can store them, a few at a time; ``from_texts`` is the inverse."""
+    for group in _groups(values):
+        yield from _values_texts([_packed(value) for value in group])
 
 
 def from_texts(texts: Sequence[str]) -> list[bytes]:

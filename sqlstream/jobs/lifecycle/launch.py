@@ -177,8 +177,8 @@ class Launch:
             self.control.end_clock()
 
 
-BLOBS_OF_A_BATCH = 300
-"""Blobs have up to 200 kB, so an Arrow batch of them has 60 MB at most."""
+BLOBS_OF_A_BATCH = 100
+"""Blobs have up to 200 kB, so an Arrow batch of them has 20 MB at most."""
 
 _ROWS_OF_A_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 

@@ -76,6 +76,11 @@ def test_what_fails_is_left_out_with_a_warning(monkeypatch, warnings, broken, ke
     assert warnings() == [f'Spark runs without "sqlstream.spark.{key}": no']
 
 
+@pytest.mark.parametrize(("stated", "options"), [("", (applied.HEAP_GROWTH,)), ("-XX:GCTimeRatio=9", ())])
+def test_the_growth_of_the_heap_is_bounded_unless_the_user_says_it(stated, options):
+    assert applied.java_options(stated, replace(NONE, small_heap=True)) == options
+
+
 def test_standard_error_that_cannot_be_led_elsewhere_stays(tmp_path, warnings, capfd):
     with applied.while_starting(tmp_path / "nowhere" / "log", replace(NONE, log_file=True)):
         os.write(2, b"loud\n")

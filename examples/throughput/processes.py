@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
+
+_TASK = "Executor task"
+"""A child of Java with this name is about to become another program, and seems to have all memory of Java until then."""
 
 
 @dataclass(frozen=True)
@@ -14,20 +18,34 @@ class Usage:
 
 
 def usage() -> Usage:
-    """Of the processes that run now: what those that have ended used is gone."""
+    """Of the processes that run now: what those that have ended used is gone. Memory that forks share, in which state
+    is kept, counts once."""
     this = psutil.Process()
     collected = [_of(process) for process in (this, *this.children(recursive=True))]
-    return Usage(sum(size for size, _ in collected) >> 20, sum(seconds for _, seconds in collected))
+    own, shared = sum(size for size, _, _ in collected), max(size for _, size, _ in collected)
+    return Usage((own + shared) >> 20, sum(seconds for _, _, seconds in collected))
 
 
-def _of(process: psutil.Process) -> tuple[int, float]:
-    """Bytes and seconds; none of one that has ended."""
+def _of(process: psutil.Process) -> tuple[int, int, float]:
+    """Bytes of its own, bytes that it shares with others, and seconds; none of one that has ended."""
     try:
         with process.oneshot():
-            times = process.cpu_times()
-            return process.memory_info().rss, times.user + times.system
+            times, size = process.cpu_times(), process.memory_info().rss
+            if process.name().startswith(_TASK):
+                return 0, 0, times.user + times.system
+            shared = _shared(process.pid)
+            return size - shared, shared, times.user + times.system
     except psutil.Error:
-        return 0, 0.0
+        return 0, 0, 0.0
+
+
+def _shared(process: int) -> int:
+    """The bytes of shared memory, which are no file's; 0 where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("RssShmem:")), 0)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ def require_java() -> None:
 _LEAST_MB, _MOST_MB, _UNKNOWN_MB = 1024, 4096, 2048
 _SHARE = 4
 _SHARE_OF_STATE = 24
+_ENOUGH_FOR_MICRO_BATCHES = 16 << 30
 
 
 def java_heap(memory: int | None) -> str:
@@ -78,6 +79,13 @@ def default_state_memory(memory: int | None) -> int:
     (bytes; None if unknown, for which it is nothing).
     """
     return 0 if memory is None else memory // _SHARE_OF_STATE
+
+
+def share_of_micro_batches(memory: int | None) -> float:
+    """How much of the usual bounds of micro-batches ``memory`` (bytes; None if unknown) is enough for: all of them from
+    16 GB on, and proportionally less below, but an eighth.
+    """
+    return 1.0 if memory is None else min(max(memory / _ENOUGH_FOR_MICRO_BATCHES, 1 / 8), 1.0)
 
 
 def memory_limit(root: Path = Path("/")) -> int | None:

@@ -28,6 +28,8 @@ class _Process:
     ticks: int
     reaped: int
     pages: int
+    shared: int
+    """Bytes of memory that forks share, in which workers keep state: each of them has all of it."""
 
 
 def process_figures(proc: Path = PROC, pid: int | None = None) -> ProcessFigures:
@@ -40,16 +42,18 @@ def process_figures(proc: Path = PROC, pid: int | None = None) -> ProcessFigures
     if own not in processes:
         return ProcessFigures()
     memory: dict[str, int] = {}
+    shared: dict[str, int] = {}
     cpu: dict[str, float] = {}
     page, hertz = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
     for process in processes.values():
         part = _part(process, own, processes)
         if part is not None:
-            memory[part] = memory.get(part, 0) + process.pages * page
+            memory[part] = memory.get(part, 0) + process.pages * page - process.shared
+            shared[part] = max(shared.get(part, 0), process.shared)
             cpu[part] = cpu.get(part, 0.0) + process.ticks / hertz
         if part in ("jvm", "workers"):
             cpu["workers"] = cpu.get("workers", 0.0) + process.reaped / hertz
-    return ProcessFigures(memory, cpu)
+    return ProcessFigures({part: size + shared[part] for part, size in memory.items()}, cpu)
 
 
 def _part(process: _Process, own: int, processes: Mapping[int, _Process]) -> str | None:
@@ -78,4 +82,14 @@ def _processes(proc: Path) -> Iterator[_Process]:
         fields = rest.split()
         name = begin.partition("(")[2]
         own, reaped = (int(fields[i]) + int(fields[i + 1]) for i in (11, 13))
-        yield _Process(int(folder.name), name, int(fields[1]), own, reaped, int(fields[21]))
+        shared = _shared(folder / "status")
+        yield _Process(int(folder.name), name, int(fields[1]), own, reaped, int(fields[21]), shared)
+
+
+def _shared(status: Path) -> int:
+    """Bytes of shared memory that are no file's; 0 where the system does not say."""
+    try:
+        lines = status.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("RssShmem:")), 0)

@@ -47,7 +47,7 @@ DEFAULT_BYTES = {
 }
 """The bound of micro-batches by format, for tables that are given none and have more than this at the start: some two
 to three million rows of 200 bytes, as files of the format hold them. Of Parquet only columns that the query reads
-count, and ``MOST_ROWS``."""
+count, and ``MOST_ROWS``. With little memory it is less (``sqlstream.spark.java.share_of_micro_batches``)."""
 
 MOST_ROWS = 5_000_000
 """So many rows of Parquet a micro-batch reads at most, for tables that are given no bound and have more bytes than the

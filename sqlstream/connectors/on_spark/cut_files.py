@@ -42,6 +42,7 @@ from sqlstream.formats.csv_records import Dialect
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.settings import RETAINED_BY_SPARK
 from sqlstream.spark.internals import paths_of_sources
+from sqlstream.spark.java import memory_limit, share_of_micro_batches
 from sqlstream.udfs.files.listed import RANGES, newest_logged_file
 from sqlstream.udfs.files.splits import BEGIN, END, FILE, LENGTH, MODIFIED
 
@@ -211,15 +212,16 @@ def most_bytes(
     usual = DEFAULT_BYTES.get(values["format"])
     if usual is None:
         return None
-    there = total()
+    there, share = total(), share_of_micro_batches(memory_limit())
+    usual = int(usual * share)
     if there > usual and columns is not None and values["format"] == "parquet":
-        usual = _bytes_of_files(values["path"], columns, usual)
+        usual = _bytes_of_files(values["path"], columns, usual, int(MOST_ROWS * share))
     return usual if begun or there > usual else None
 
 
-def _bytes_of_files(path: str, columns: Collection[str], most: int) -> int:
+def _bytes_of_files(path: str, columns: Collection[str], most: int, most_rows: int) -> int:
     """So many bytes of the files of Parquet at ``path`` hold about ``most`` bytes of the columns that are read, and no
-    more than ``MOST_ROWS`` rows, as the footer of the largest of them tells. ``most`` itself for remote files."""
+    more than ``most_rows`` rows, as the footer of the largest of them tells. ``most`` itself for remote files."""
     local = local_path(path)
     files = walk(matching_paths(local)).files if local is not None else ()
     with suppress(OSError, ValueError, pa.ArrowException):  # whoever reads the file says what is wrong with it
@@ -232,7 +234,7 @@ def _bytes_of_files(path: str, columns: Collection[str], most: int) -> int:
                 if chunk.path_in_schema.partition(".")[0].lower() in wanted:
                     read += chunk.total_compressed_size
         if rows:
-            return max(int(whole * min(most / max(read, 1), MOST_ROWS / rows)), 1)
+            return max(int(whole * min(most / max(read, 1), most_rows / rows)), 1)
     return most
 
 

@@ -300,6 +300,7 @@ def test_of_parquet_only_what_is_read_counts(tmp_path: Path, monkeypatch: pytest
     size = (tmp_path / "0.parquet").stat().st_size
     values = {BYTES_PER_TRIGGER: None, MOST_PER_TRIGGER: None, "format": "parquet", "path": str(tmp_path)}
     monkeypatch.setattr(cut_files, "DEFAULT_BYTES", {"parquet": size // 2})
+    monkeypatch.setattr(cut_files, "memory_limit", lambda: None)
 
     def most(*columns: str, **changed: Any) -> int | None:
         return most_bytes(values | changed, lambda: size, columns=columns)
@@ -311,3 +312,7 @@ def test_of_parquet_only_what_is_read_counts(tmp_path: Path, monkeypatch: pytest
     assert most("id", path=f"{tmp_path}/none") == size // 2
     monkeypatch.setattr(cut_files, "MOST_ROWS", 5_000)
     assert most("id") == pytest.approx(size / 4, rel=0.01)
+    monkeypatch.setattr(cut_files, "memory_limit", lambda: 4 << 30)
+    assert most("id") == pytest.approx(size / 16, rel=0.01), "a quarter of the memory that is enough"
+    assert most("id", "word") == pytest.approx(size / 16, rel=0.01)
+    assert most("id", **{BYTES_PER_TRIGGER: size}) == size, "what the user says holds"

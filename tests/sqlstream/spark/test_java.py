@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.spark.java import java_heap, memory_limit
+from sqlstream.spark.java import java_heap, memory_limit, share_of_micro_batches
 
 ROOT = Path(__file__).parents[3]
 
@@ -60,3 +60,8 @@ def test_memory_is_that_of_the_machine_or_the_least_limit_above_the_process(name
 )
 def test_the_heap_follows_from_the_memory(memory: int | None, heap: str) -> None:
     assert java_heap(memory) == heap
+
+
+@pytest.mark.parametrize(("memory", "share"), [(None, 1), (64 << 30, 1), (4 << 30, 0.25), (1 << 30, 0.125)])
+def test_micro_batches_are_smaller_where_there_is_little_memory(memory, share):
+    assert share_of_micro_batches(memory) == share

@@ -168,6 +168,9 @@ def test_memory_is_that_of_the_process_its_java_and_its_workers(tmp_path):
     page = shown.memory["driver"] // 10
     assert shown.memory == {"driver": 10 * page, "jvm": 20 * page, "workers": 7 * page}
     assert shown.cpu_seconds["workers"] == pytest.approx(2 * shown.cpu_seconds["jvm"])
+    for pid in (7, 8):  # both have the memory in which workers keep state
+        (tmp_path / str(pid) / "status").write_text(f"Name:\tpython\nRssShmem:\t{2 * page >> 10} kB\n")
+    assert process_figures(tmp_path, 5).memory["workers"] == 5 * page
 
 
 def test_processor_time_of_workers_that_have_ended_still_counts(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 
 _TASK = "Executor task"
-"""A child of Java with this name is about to become another program, and seems to have all memory of Java until then."""
+"""A child of Java with this name is about to become another program; until then it seems to have all of its memory."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -10,6 +11,7 @@ from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.expressions import sql
 from sqlstream.planner.fields import Provenance
 from sqlstream.planner.node import Node, cached_per_node
+from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Project, Scan, Union
 from sqlstream.planner.properties import ArrivalOrder, FieldsRead, Keys
 
 SideKeys = tuple[exp.Expression, ...]
@@ -83,3 +85,27 @@ def column_names(keys: SideKeys) -> tuple[str, ...] | None:
     """The names of the fields that keys are; None where one of them is computed."""
     names = tuple(value.name for value in keys if isinstance(value, exp.Column))
     return names if len(names) == len(keys) else None
+
+
+def joined_scans(plan: Node) -> Mapping[str, tuple[Scan, ...]]:
+    """By the name of a table the scans whose rows are joined to its rows as they are: results of these joins may have
+    the columns of both. Tables below aggregates have no rows there.
+    """
+    joined: dict[str, tuple[Scan, ...]] = {}
+    for node in plan.walk():
+        sides = node.inputs if isinstance(node, JoinedSides) else ()
+        for side in sides:
+            others = [scan for other in sides if other is not side for scan in _scans_of_rows(other)]
+            for scan in _scans_of_rows(side):
+                known = joined.get(scan.table.name, ())
+                joined[scan.table.name] = (*known, *(other for other in others if other not in known))
+    return joined
+
+
+def _scans_of_rows(node: Node) -> Iterator[Scan]:
+    """The scans whose rows, each by itself, are those of the node."""
+    if isinstance(node, Scan):
+        yield node
+    elif isinstance(node, JoinedSides | AssignTime | Project | Filter | Correlate | Union):
+        for below in node.inputs:
+            yield from _scans_of_rows(below)

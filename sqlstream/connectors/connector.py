@@ -174,6 +174,8 @@ class Environment:
     * ``timed``: the names of the tables whose own watermark operators of the job wait for.
     * ``idle_timeout_ms``: after how long without rows a source, or a part of it, holds no watermark back; 0: never. A
       table may say another time (``idle_timeout_ms``).
+    * ``joined``: by table the other tables, with the columns that are read, whose rows are joined to its rows as they
+      are.
     * ``first_rows``: the query ends with so many rows of its only table, whichever come first, so a source need not
       read many at once; None where it needs others, too.
     * ``real_time``: rows go through one by one, and the source measures how long that takes (``LATENCY_METRIC``).
@@ -199,6 +201,7 @@ class Environment:
     filters: tuple[Comparison, ...] = ()
     timed: frozenset[str] = frozenset()
     idle_timeout_ms: int = 0
+    joined: Mapping[str, Sequence[tuple[Table, tuple[str, ...]]]] = field(default_factory=dict)
     first_rows: int | None = None
     real_time: bool = False
     written: WrittenBytes = field(default_factory=WrittenBytes)

@@ -59,7 +59,7 @@ def require_java() -> None:
 
 # --- memory ---------------------------------------------------------------------------------------------------
 
-_LEAST_MB, _MOST_MB, _UNKNOWN_MB = 1024, 4096, 2048
+_LEAST_MB, _MOST_MB, _UNKNOWN_MB = 1024, 3072, 2048
 _SHARE = 4
 _SHARE_OF_STATE = 24
 _ENOUGH_FOR_MICRO_BATCHES = 16 << 30
@@ -67,7 +67,7 @@ _ENOUGH_FOR_MICRO_BATCHES = 16 << 30
 
 def java_heap(memory: int | None) -> str:
     """The heap of a Spark that this process starts, as ``spark.driver.memory``: a quarter of ``memory`` (bytes; None
-    if unknown, for which it is 2 GB), at least 1 GB and at most 4 GB. Python's processes hold the rows and need the
+    if unknown, for which it is 2 GB), at least 1 GB and at most 3 GB. Python's processes hold the rows and need the
     rest.
     """
     share = _UNKNOWN_MB if memory is None else (memory >> 20) // _SHARE

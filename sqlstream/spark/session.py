@@ -115,6 +115,8 @@ _LOCAL = _SQL | {
     # Sums that tell, where bytes do not fit, whether the disk or the network was wrong: a twentieth of what Java does
     # for large blobs, and there is no network.
     "spark.shuffle.checksum.enabled": "false",
+    # Each partition of each operator with state has two such buffers, and RocksDB's own 64 MB are no faster here.
+    "spark.sql.streaming.stateStore.rocksdb.writeBufferSizeMB": "16",
     # It would plan a query without state again behind each of its shuffles, in every micro-batch.
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     # PySpark would look up, and tell Spark, for each column which of our lines has made it.

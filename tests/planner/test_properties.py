@@ -8,6 +8,7 @@ from sqlstream.planner.changes import changes_of
 from sqlstream.planner.explain.text import properties_text
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Filter, Scan
+from sqlstream.planner.operators.joined_sides import joined_scans
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.properties import ArrivalOrder, WindowInfo, changelog_text
 from sqlstream.planner.rules import optimize
@@ -109,3 +110,15 @@ def test_properties_are_one_line():
         "[append] time window_time (event time), watermark delay 5 s, unique (item, window_end, window_start), "
         "unbounded, order window"
     )
+
+
+def test_rows_that_are_joined_as_they_are():
+    """Not those below an aggregate, and of a join of three tables both others."""
+    counted = "(SELECT k, COUNT(*) AS n FROM plain GROUP BY k) AS counted"
+    joins = f"bids AS b JOIN plain AS p ON b.item = p.k JOIN {counted} ON counted.k = b.item"
+    joined = joined_scans(plan(f"SELECT b.item FROM {joins}"))
+    assert {name: [scan.table.name for scan in scans] for name, scans in joined.items()} == {
+        "bids": ["plain"],
+        "plain": ["bids"],
+    }
+    assert joined_scans(plan("SELECT item FROM bids UNION ALL SELECT k FROM plain")) == {}

@@ -27,7 +27,7 @@ def preload() -> None:
             importlib.import_module(name)
         except Exception:
             return  # the worker that needs it says what is wrong
-    from sqlstream.udfs.spark.shared_memory import share_memory
+    from sqlstream.udfs.spark.shared_memory import share_memory  # where this package is not, nothing is shared
 
     share_memory()
     gc.collect()

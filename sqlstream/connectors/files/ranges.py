@@ -53,6 +53,10 @@ MOST_ROWS = 5_000_000
 """So many rows of Parquet a micro-batch reads at most, for tables that are given no bound and have more bytes than the
 default at the start."""
 
+MOST_JOINED = 768 << 20
+"""So many bytes a micro-batch reads at most, counted with those of the rows that its rows may be joined to, which
+results of joins have again in each row. For the same tables, of text, too."""
+
 POSITIONS = "positions"
 """The file beside the files of ranges that says in its first line how many of them were removed, and in lines like
 theirs where the last range of each file ended in those."""

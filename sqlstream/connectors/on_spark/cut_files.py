@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,16 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.connector import Environment, Watch
-from sqlstream.connectors.files.checks import walk
 from sqlstream.connectors.files.ranges import (
     DEFAULT_BYTES,
     DIRECTORIES,
+    MOST_JOINED,
     MOST_ROWS,
     RANGES_DDL,
     FileRanges,
@@ -26,13 +25,13 @@ from sqlstream.connectors.files.ranges import (
     folder_of_ranges,
     table_of_ranges,
 )
+from sqlstream.connectors.files.row_bytes import bytes_of_rows
 from sqlstream.connectors.files.tables import (
     BYTES_PER_TRIGGER,
     ENCODING,
     MOST_PER_TRIGGER,
     TEXTS,
     local_path,
-    matching_paths,
     partition_columns,
 )
 from sqlstream.connectors.stores.stores import store_of
@@ -51,7 +50,6 @@ _GO_ON = (
     "Go on with the former query, options and 'sqlstream.file-reader', or start in a new directory "
     "('execution.checkpointing.dir')."
 )
-_GROUPS_LOOKED_AT = 16
 ANY_AGE = "36500d"
 """Spark's option ``maxFileAge``: it would skip files that come late and are a week older than the newest one."""
 
@@ -89,7 +87,8 @@ def ranges_of_table(
         return None
     logs = Path(environment.logs)
     folder = folder_of_ranges(logs.parent.parent, table.name, path)
-    most = most_bytes(values, total, begun=folder.is_dir(), columns=columns)
+    joined = environment.joined.get(table.name, ())
+    most = most_bytes(values, total, begun=folder.is_dir(), columns=columns, joined=joined)
     if store is None and not folder.parent.is_dir() and (most is None or any(logs.glob("*/[0-9]*"))):
         return None
     there = next((w for w in watches if isinstance(w, FileRanges) and w.folder == folder), None)
@@ -200,11 +199,17 @@ def _read_otherwise(checkpoint: Path, before: tuple[str, str] | None, now: tuple
 
 
 def most_bytes(
-    values: Mapping[str, Any], total: Callable[[], int], *, begun: bool = False, columns: Collection[str] | None = None
+    values: Mapping[str, Any],
+    total: Callable[[], int],
+    *,
+    begun: bool = False,
+    columns: Collection[str] | None = None,
+    joined: Sequence[tuple[Table, tuple[str, ...]]] = (),
 ) -> int | None:
     """The most bytes that a micro-batch reads of a table whose files have ``total`` bytes: the bound of the table, or
     for many bytes the default of the format; None for no bound. With ``begun`` the job had a bound at its start, since
-    when files may have been removed. ``columns``: those that the query reads, None for all.
+    when files may have been removed. ``columns``: those that the query reads, None for all. ``joined``: the tables
+    whose rows are joined to those of this one.
     """
     given: int | None = values[BYTES_PER_TRIGGER]
     if given is not None or values[MOST_PER_TRIGGER] is not None:
@@ -214,28 +219,31 @@ def most_bytes(
         return None
     there, share = total(), share_of_micro_batches(memory_limit())
     usual = int(usual * share)
-    if there > usual and columns is not None and values["format"] == "parquet":
-        usual = _bytes_of_files(values["path"], columns, usual, int(MOST_ROWS * share))
+    if there > usual and columns is not None:
+        usual = _bytes_of_files(values, columns, usual, share, joined)
     return usual if begun or there > usual else None
 
 
-def _bytes_of_files(path: str, columns: Collection[str], most: int, most_rows: int) -> int:
-    """So many bytes of the files of Parquet at ``path`` hold about ``most`` bytes of the columns that are read, and no
-    more than ``most_rows`` rows, as the footer of the largest of them tells. ``most`` itself for remote files."""
-    local = local_path(path)
-    files = walk(matching_paths(local)).files if local is not None else ()
-    with suppress(OSError, ValueError, pa.ArrowException):  # whoever reads the file says what is wrong with it
-        footer = pq.read_metadata(max(files, key=lambda file: file.stat().st_size))
-        wanted, read, whole, rows = {name.lower() for name in columns}, 0, 0, 0
-        for group in map(footer.row_group, range(min(footer.num_row_groups, _GROUPS_LOOKED_AT))):
-            rows += group.num_rows
-            for chunk in map(group.column, range(group.num_columns)):
-                whole += chunk.total_compressed_size
-                if chunk.path_in_schema.partition(".")[0].lower() in wanted:
-                    read += chunk.total_compressed_size
-        if rows:
-            return max(int(whole * min(most / max(read, 1), most_rows / rows)), 1)
-    return most
+def _bytes_of_files(
+    values: Mapping[str, Any],
+    columns: Collection[str],
+    most: int,
+    share: float,
+    joined: Sequence[tuple[Table, tuple[str, ...]]],
+) -> int:
+    """So many bytes of the files of a table hold about ``most`` bytes of the columns that are read, of Parquet no more
+    than ``MOST_ROWS`` rows, and no more rows than have ``MOST_JOINED`` bytes together with what is ``joined`` to each.
+    ``most`` itself where that is not known. ``share``: of these bounds.
+    """
+    others = [bytes_of_rows(table.option("path") or "", table.option("format") or "", read) for table, read in joined]
+    carried = sum(other.read for other in others if other is not None)
+    is_parquet = values["format"] == "parquet"
+    own = bytes_of_rows(values["path"], values["format"], columns) if is_parquet or carried else None
+    if own is None:
+        return most
+    rows = min(most / max(own.read, 1), MOST_JOINED * share / (own.read + carried) if carried else math.inf)
+    rows = min(rows, MOST_ROWS * share) if is_parquet else rows
+    return max(int(own.whole * rows), 1)
 
 
 def _divides(values: Mapping[str, Any], path: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -56,6 +56,7 @@ from sqlstream.planner.lowering.functions import lookup_source
 from sqlstream.planner.lowering.stateless import whole_table
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
+from sqlstream.planner.operators.joined_sides import joined_scans
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.operators.top_n import first_rows
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
@@ -248,6 +249,7 @@ class SessionJobs:
         settings = workspace.settings
         spark = self.spark.get(settings)
         environment = replace(self._environment(spark, settings), job=name, run=uuid.uuid4().hex, watches=[])
+        environment = replace(environment, joined=_joined_tables(plan))
         if settings[RUNTIME_MODE] != "batch":
             environment = replace(environment, timed=_timed_tables(plan))
         if isinstance(plan, Output):
@@ -417,6 +419,11 @@ def _timed_tables(plan: Root) -> frozenset[str]:
         or (mark.column, mark.delay_ms, mark.follows) != (of_table.column, of_table.delay_ms, None)
     }
     return frozenset(mark.table for mark in marks) - others
+
+
+def _joined_tables(plan: Root) -> Mapping[str, Sequence[tuple[Table, tuple[str, ...]]]]:
+    """By table the tables, with the columns that are read of them, whose rows are joined to its rows as they are."""
+    return {name: [(scan.table, scan.columns) for scan in scans] for name, scans in joined_scans(plan).items()}
 
 
 def _poll_ms(plan: Node) -> int:

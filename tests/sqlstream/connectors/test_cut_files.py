@@ -20,6 +20,7 @@ from sqlstream.connectors.on_spark import cut_files
 from sqlstream.connectors.on_spark.cut_files import most_bytes
 from sqlstream.errors import ExecutionError, SqlStreamError
 from sqlstream.jobs import Job
+from sqlstream.planner.catalog import Table
 from sqlstream.session import Session
 from sqlstream.udfs.files.directories import path_of_url
 from sqlstream.udfs.files.sink_log import logged_lines
@@ -316,3 +317,26 @@ def test_of_parquet_only_what_is_read_counts(tmp_path: Path, monkeypatch: pytest
     assert most("id") == pytest.approx(size / 16, rel=0.01), "a quarter of the memory that is enough"
     assert most("id", "word") == pytest.approx(size / 16, rel=0.01)
     assert most("id", **{BYTES_PER_TRIGGER: size}) == size, "what the user says holds"
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_rows_that_joins_make_longer_are_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    """A result of a join has the columns of both sides, however short the rows of one of them are."""
+    orders, items = tmp_path / "orders", tmp_path / "items"
+    for folder, width in ((orders, 8), (items, 792)):
+        folder.mkdir()
+        if form == "csv":
+            (folder / "0.csv").write_text(("x" * (width - 1) + "\n") * 2000)
+        else:
+            rows = pa.table({"text": pa.array(np.arange(2000)) if width == 8 else ["x" * (width - 4)] * 2000})
+            pq.write_table(rows, folder / "0.parquet", compression="none", use_dictionary=False)
+    (file,) = orders.iterdir()
+    size = file.stat().st_size
+    values = {BYTES_PER_TRIGGER: None, MOST_PER_TRIGGER: None, "format": form, "path": str(orders)}
+    options = (("path", str(items)), ("format", form))
+    beside = [(Table("items", (), "filesystem", options=options), ("text",))]
+    monkeypatch.setattr(cut_files, "DEFAULT_BYTES", {form: size - 1})
+    monkeypatch.setattr(cut_files, "MOST_JOINED", 400_000)
+    monkeypatch.setattr(cut_files, "memory_limit", lambda: None)
+    bounds = [most_bytes(values, lambda: size, columns=["text"], joined=joined) for joined in ([], beside)]
+    assert bounds == [pytest.approx(size - 1, abs=1), pytest.approx(500 * size / 2000, rel=0.05)]

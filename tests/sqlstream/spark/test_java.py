@@ -56,7 +56,7 @@ def test_memory_is_that_of_the_machine_or_the_least_limit_above_the_process(name
 
 @pytest.mark.parametrize(
     ("memory", "heap"),
-    [(None, "2048m"), (2 << 30, "1024m"), (4 << 30, "1024m"), (8 << 30, "2048m"), (24 << 30, "4096m")],
+    [(None, "2048m"), (2 << 30, "1024m"), (4 << 30, "1024m"), (8 << 30, "2048m"), (24 << 30, "3072m")],
 )
 def test_the_heap_follows_from_the_memory(memory: int | None, heap: str) -> None:
     assert java_heap(memory) == heap

@@ -224,7 +224,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
             "and of parquet where an operator with state reads them. "
             "Where there is more at the start of a new job and no bound is given, it is 512 mb of text, 256 mb of "
             "arrow and avro, 128 mb of orc, and of parquet 128 mb of the columns that the query reads, but no more "
-            "than about five million rows. Tables of text and parquet whose rows are joined to others read no more rows "
+            "than about five million rows. Of text and parquet whose rows are joined to others it is no more rows "
             "than have 768 mb together with those. With less than 16 GB of memory all of it is proportionally less, "
             "but at least an eighth.",
         ),

@@ -10,7 +10,6 @@ nobody needs to know which job, task or attempt has kept something: where the st
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 import pickle
@@ -117,21 +116,23 @@ class SharedMemory:
         all contents together, is forgotten.
         """
         with self._locked():
-            slot = self._taken(found)
-        if slot is None:
-            return
-        same = found is not None and slot == found.slot
-        directory = dict(found.directory) if found is not None and same else {}
+            if found is not None and self._slots["version"][found.slot] != found.version:
+                found = None
+            slot = self._free_slot() if found is None else found.slot
+            if slot is None:
+                return
+            self._begin(slot)
+        directory = {} if found is None else dict(found.directory)
         replaced = [block for key in values.keys() & directory.keys() for block in _blocks(directory.pop(key))]
         large = {key: value for key, value in values.items() if value is not None and len(value) >= _SMALL}
         directory.update((key, value) for key, value in values.items() if key not in large)
         try:
             with self._locked():
-                wanted = sum(_count(len(value)) for value in large.values())
-                room = self._room(wanted + 1 + (len(directory) + len(large)) // _OF_A_BLOCK, most_bytes)
-                given = _given(large, room[:wanted])
+                for_directory = 1 + (len(directory) + len(large)) // _OF_A_BLOCK
+                room = self._room(sum(_count(len(value)) for value in large.values()) + for_directory, most_bytes)
+                given = _given(large, room[for_directory:])
                 self._owners[[block for blocks in given.values() for block in blocks]] = slot + 1
-            for key, blocks in given.items():  # nobody else reads or clears a slot that is being written
+            for key, blocks in given.items():
                 self._write(large[key], blocks)
                 directory[key] = len(large[key]), blocks
             data = pickle.dumps(directory, pickle.HIGHEST_PROTOCOL)
@@ -157,22 +158,21 @@ class SharedMemory:
 
     # --- slots, under the lock ----------------------------------------------------------------------------------
 
-    def _taken(self, found: Found | None) -> int | None:
-        """A slot for this process to write: that of ``found``, if it has not been changed, or a free one."""
+    def _free_slot(self) -> int | None:
         slots = self._slots
-        if found is not None and slots["version"][found.slot] == found.version:
-            slot = found.slot
-        else:
+        for again in (True, False):
             free = np.flatnonzero((slots["stamp"] == 0) & (slots["writer"] == 0))
-            if not len(free):
+            if len(free):
+                return int(free[0])
+            if again:
                 self._clear_unused()
-                free = np.flatnonzero((slots["stamp"] == 0) & (slots["writer"] == 0))
-            if not len(free):
-                return None
-            slot = int(free[0])
-        slots["stamp"][slot], slots["writer"][slot] = 0, os.getpid()
-        slots["version"][slot] += 1
-        return slot
+        return None
+
+    def _begin(self, slot: int) -> None:
+        """Takes a slot for this process to write: until it has a stamp again, nobody else reads or clears it."""
+        entry = self._slots[slot]
+        entry["stamp"], entry["writer"] = 0, os.getpid()
+        entry["version"] += 1
 
     def _publish(self, slot: int, stamp: int, length: int, pieces: Sequence[int]) -> None:
         entry = self._slots[slot]
@@ -232,11 +232,13 @@ class SharedMemory:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        fcntl.lockf(self._lock, fcntl.LOCK_EX)
+        from fcntl import LOCK_EX, LOCK_UN, lockf  # Windows lacks it, where no process forks and shares memory
+
+        lockf(self._lock, LOCK_EX)
         try:
             yield
         finally:
-            fcntl.lockf(self._lock, fcntl.LOCK_UN)
+            lockf(self._lock, LOCK_UN)
 
 
 def _given(values: Mapping[Key, bytes], blocks: Sequence[int]) -> dict[Key, Sequence[int]]:

@@ -177,6 +177,18 @@ def test_a_call_that_writes_much_is_not_kept(monkeypatch):
     assert kept.memory.used == 0
 
 
+def test_what_was_found_and_is_gone_is_not_kept_again():
+    memory = SharedMemory(64 * BLOCK)
+    memory.keep(None, 1, {("a", 1): LONG}, 64 * BLOCK)
+    found = memory.find(1)
+    assert found is not None
+    memory.forget(found)  # by another process, and the slot is free again
+    memory.keep(found, 2, {("a", 2): LONG}, 64 * BLOCK)
+    again = memory.find(2)
+    assert again is not None and again.directory.keys() == {("a", 2)}
+    assert memory.read(found, [("a", 1)]) is None
+
+
 def test_what_does_not_fit_is_read_from_the_store():
     kept, entries = keeping(blocks=8), Entries()
     values: dict[StateKey, bytes | None] = {("a", number): bytes([number]) * len(LONG) for number in range(6)}

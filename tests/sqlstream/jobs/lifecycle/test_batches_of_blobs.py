@@ -32,7 +32,7 @@ def test_a_job_with_kernels_has_batches_of_few_rows(spark: Any, tmp_path: Any, q
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("usual", "bounded"), [("2000", "300"), ("20", "20"), ("0", "300")])
+@pytest.mark.parametrize(("usual", "bounded"), [("2000", "100"), ("20", "20"), ("0", "100")])
 def test_a_smaller_number_is_kept_and_the_usual_one_comes_back(spark: Any, usual: str, bounded: str) -> None:
     before = spark.conf.get(ROWS)
     spark.conf.set(ROWS, usual)

@@ -7,7 +7,7 @@ import pytest
 from sqlstream.spark.archived_classes import advice, archive_file, jvm_options
 from sqlstream.spark.session import _STACK, _jvm_options
 from sqlstream.spark.tuning import applied
-from sqlstream.spark.tuning.applied import COMPILER
+from sqlstream.spark.tuning.applied import COMPILER, HEAP_GROWTH
 
 KEY = "spark.driver.extraJavaOptions"
 PAGES = "-XX:+UseTransparentHugePages"
@@ -21,8 +21,8 @@ def _huge_pages(monkeypatch):
 def test_options_are_added_where_the_user_says_nothing_of_the_same(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert jvm_options() == ""
-    assert _jvm_options({}) == {KEY: f"{_STACK} {COMPILER} {PAGES}"}
-    assert _jvm_options({KEY: "-Xss4m"}) == {KEY: f"-Xss4m {COMPILER} {PAGES}"}
+    assert _jvm_options({}) == {KEY: f"{_STACK} {COMPILER} {HEAP_GROWTH} {PAGES}"}
+    assert _jvm_options({KEY: "-Xss4m"}) == {KEY: f"-Xss4m {COMPILER} {HEAP_GROWTH} {PAGES}"}
     assert _jvm_options({KEY: "-XX:TieredStopAtLevel=1"}) == {KEY: f"-XX:TieredStopAtLevel=1 {_STACK} {PAGES}"}
     assert _jvm_options({KEY: "-XX:-UseLargePages"}) == {KEY: f"-XX:-UseLargePages {_STACK} {COMPILER}"}
 
@@ -34,10 +34,10 @@ def test_an_archive_is_used_unless_one_is_being_written(tmp_path, monkeypatch):
     archive.parent.mkdir()
     archive.touch()
     option = f"-XX:SharedArchiveFile={tmp_path}/sqlstream/spark-"
-    assert _jvm_options({})[KEY].startswith(f"{_STACK} {COMPILER} {PAGES} {option}")
-    assert _jvm_options({KEY: "-Xss4m"})[KEY].startswith(f"-Xss4m {COMPILER} {PAGES} {option}")
+    assert _jvm_options({})[KEY].startswith(f"{_STACK} {COMPILER} {HEAP_GROWTH} {PAGES} {option}")
+    assert _jvm_options({KEY: "-Xss4m"})[KEY].startswith(f"-Xss4m {COMPILER} {HEAP_GROWTH} {PAGES} {option}")
     assert _jvm_options({KEY: "-XX:ArchiveClassesAtExit=x"}) == {
-        KEY: f"-XX:ArchiveClassesAtExit=x {_STACK} {COMPILER} {PAGES}"
+        KEY: f"-XX:ArchiveClassesAtExit=x {_STACK} {COMPILER} {HEAP_GROWTH} {PAGES}"
     }
 
 

@@ -23,8 +23,10 @@ def test_options_are_added_where_the_user_says_nothing_of_the_same(tmp_path, mon
     assert jvm_options() == ""
     assert _jvm_options({}) == {KEY: f"{_STACK} {COMPILER} {HEAP_GROWTH} {PAGES}"}
     assert _jvm_options({KEY: "-Xss4m"}) == {KEY: f"-Xss4m {COMPILER} {HEAP_GROWTH} {PAGES}"}
-    assert _jvm_options({KEY: "-XX:TieredStopAtLevel=1"}) == {KEY: f"-XX:TieredStopAtLevel=1 {_STACK} {PAGES}"}
-    assert _jvm_options({KEY: "-XX:-UseLargePages"}) == {KEY: f"-XX:-UseLargePages {_STACK} {COMPILER}"}
+    assert _jvm_options({KEY: "-XX:TieredStopAtLevel=1"}) == {
+        KEY: f"-XX:TieredStopAtLevel=1 {_STACK} {HEAP_GROWTH} {PAGES}"
+    }
+    assert _jvm_options({KEY: "-XX:-UseLargePages"}) == {KEY: f"-XX:-UseLargePages {_STACK} {COMPILER} {HEAP_GROWTH}"}
 
 
 def test_an_archive_is_used_unless_one_is_being_written(tmp_path, monkeypatch):

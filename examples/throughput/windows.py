@@ -171,10 +171,9 @@ def _by_touched(keys: int, rows: int) -> dict[int, float]:
     with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as folder:
         write_stored(Path(folder, "stored"), keys, rows, (*touched, *touched), EMPTY)
         batches = measured("columnar", "COUNT WINDOW 100", Path(folder, "stored"))
-    filled = [i for i, count in enumerate(batches.rows) if count]
-    times = [batches.milliseconds[i] for i in filled[-len(touched) :]]
+    last = dict(zip(batches.rows, batches.milliseconds, strict=True))
     empty = statistics.median(batches.milliseconds[-EMPTY // 2 :])
-    return {0: empty, **dict(zip(touched, times, strict=True))}
+    return {0: empty, **{count: last[count] for count in touched}}
 
 
 # --- what observing costs --------------------------------------------------------------------------------------

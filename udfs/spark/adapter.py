@@ -19,7 +19,7 @@ from sqlstream.udfs.exchange import Blob, Content, Handover, pieces, to_bytes, u
 from sqlstream.udfs.kernel import LATE_ROWS, ROWS_TAKEN, Domain, Kernel, MemoryStore, Pending, StateKey, Store, Wait
 from sqlstream.udfs.spark.call import KEY, Arrived, Clocks, GroupEntry, held_above, run
 from sqlstream.udfs.spark.call_store import CallStore, Keeping
-from sqlstream.udfs.spark.shared_memory import shared_memory
+from sqlstream.udfs.spark.shared_memory import BLOCK, shared_memory
 from sqlstream.udfs.spark.state_server import Entries, from_texts
 
 OUTPUT = (
@@ -64,7 +64,7 @@ class KernelProcessor:
 
     def begin(self, entries: Entries) -> None:
         """Called before the first call of a task, with the access to Spark's state."""
-        memory = shared_memory() if self._state_memory else None
+        memory = shared_memory() if self._state_memory >= BLOCK else None
         self._entries = entries
         self._keeping = None if memory is None else Keeping(memory, self._state_memory)
         self._is_kept = memory is not None

@@ -9,9 +9,11 @@ all is read from it.
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sqlstream.udfs.kernel import StateKey
 from sqlstream.udfs.spark.shared_memory import Found, SharedMemory
@@ -21,6 +23,9 @@ STAMP: StateKey = ("", -1)
 """The key of the stamp. Those of the adapter's own entries are from ("", 0) on."""
 
 
+T = TypeVar("T")
+
+_LOG = logging.getLogger("sqlstream.state")
 _STAMP_BYTES = 8
 
 _MUCH = 1 << 20
@@ -85,8 +90,9 @@ class CallStore:
             self._stamp = _number(stamp)
         if kept or removed or deleted_timer is not None or timer is not None:
             self._entries.write(kept, removed, deleted_timer, timer)
-        if self._keeping is not None and self._stamp:
-            self._keep(self._keeping, self._stamp)
+        if self._stamp:
+            stamp_of_values = self._stamp
+            self._from_memory(lambda keeping: self._keep(keeping, stamp_of_values))
         for entries in (self._known, self._read, self._written):
             entries.clear()  # results of the call, which may be large, are still to be sent
 
@@ -108,12 +114,26 @@ class CallStore:
         if self._found is None or self._keeping is None:
             return keys
         kept = [key for key in keys if key in self._found.directory]
-        values = self._keeping.memory.read(self._found, kept)
+        if not kept:
+            return keys
+        found = self._found
+        values = self._from_memory(lambda keeping: keeping.memory.read(found, kept))
         if values is None:  # another attempt of this task has gone on from here
             self._found = None
             return keys
         self._known.update(zip(kept, values, strict=True))
         return [key for key in keys if key not in self._known]
+
+    def _from_memory(self, use: Callable[[Keeping], T]) -> T | None:
+        """What ``use`` finds; None where nothing is kept, and where memory fails: Spark has all that it has."""
+        if self._keeping is None:
+            return None
+        try:
+            return use(self._keeping)
+        except Exception as error:
+            _LOG.warning("state is read from Spark: %s", error)
+            self._keeping = self._found = None
+            return None
 
     def _ask(self, keys: list[StateKey]) -> None:
         """Reads keys from Spark, and with the first of them the stamp."""
@@ -123,8 +143,9 @@ class CallStore:
         values = self._entries.get([*asked, STAMP] if first else asked)
         if first:
             self._stamp = _number(values.pop())
-            if self._keeping is not None and self._stamp:
-                self._found = self._keeping.memory.find(self._stamp)
+            if self._stamp:
+                stamp = self._stamp
+                self._found = self._from_memory(lambda keeping: keeping.memory.find(stamp))
         read = dict(zip(asked, values, strict=True))
         self._known.update(read)
         self._read.update(read)

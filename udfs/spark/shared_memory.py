@@ -46,8 +46,8 @@ _SLOT = np.dtype([
 """``stamp``: 0 for none. ``version``: counts all changes. ``writer``: the process that is changing the slot, 0 for
 none. ``length`` and ``pieces``: the directory, which is pickled: where each value is."""
 
-_OF_A_BLOCK = 250
-"""So many entries of a directory fit into a block, where their values do not."""
+_OF_A_KEY, _OF_A_PLACE = 40, 5
+"""About the bytes of a directory for a key, and for each block of its value."""
 
 _MOST_BYTES = 64 << 30
 
@@ -65,14 +65,18 @@ class Found:
 
     @property
     def size(self) -> int:
-        """The bytes of the values that are not short."""
-        return sum(place[0] for place in self.directory.values() if isinstance(place, tuple))
+        """The bytes of all values."""
+        places = (place for place in self.directory.values() if place is not None)
+        return sum(place[0] if isinstance(place, tuple) else len(place) for place in places)
 
 
 class SharedMemory:
     """Contents by stamp. Forks of the process that made it share it; ``size`` is in bytes.
 
-    All changes are made under a lock of the system, which ends with the process that holds it.
+    A process takes a slot and gives it back under a lock of the system, which ends with the process that holds it.
+    Between the two it writes values into blocks that are the slot's, without the lock. ``writer`` is the first field of
+    a slot that is written and the last that is cleared, so that whatever a process that is killed has begun is found
+    and cleared; ``stamp`` is written when all else is. Who reads blocks meanwhile sees another ``version`` then.
     """
 
     def __init__(self, size: int) -> None:
@@ -94,12 +98,14 @@ class SharedMemory:
     def find(self, stamp: int) -> Found | None:
         """The contents with this stamp; None if there are none."""
         with self._locked():
-            for slot in np.flatnonzero(self._slots["stamp"] == stamp).tolist():
-                entry = self._slots[slot]
-                entry["used"] = time.time()
-                directory = pickle.loads(self._read(int(entry["length"]), self._pieces(slot)))
-                return Found(slot, int(entry["version"]), directory)
-        return None
+            slots = np.flatnonzero(self._slots["stamp"] == stamp)
+            if not len(slots):
+                return None
+            slot = int(slots[0])
+            entry = self._slots[slot]
+            entry["used"], version = time.monotonic(), int(entry["version"])
+            data = self._read(int(entry["length"]), self._pieces(slot))
+        return Found(slot, version, pickle.loads(data))
 
     def read(self, found: Found, keys: Sequence[Key]) -> list[bytes | None] | None:
         """The values of keys of the directory. None if the contents have been changed since they were found."""
@@ -122,14 +128,19 @@ class SharedMemory:
             if slot is None:
                 return
             self._begin(slot)
+            begun = int(self._slots["version"][slot])
         directory = {} if found is None else dict(found.directory)
         replaced = [block for key in values.keys() & directory.keys() for block in _blocks(directory.pop(key))]
         large = {key: value for key, value in values.items() if value is not None and len(value) >= _SMALL}
         directory.update((key, value) for key, value in values.items() if key not in large)
         try:
             with self._locked():
-                for_directory = 1 + (len(directory) + len(large)) // _OF_A_BLOCK
-                room = self._room(sum(_count(len(value)) for value in large.values()) + for_directory, most_bytes)
+                self._owners[[*replaced, *self._pieces(slot)]] = 0
+                self._slots[slot]["length"] = 0
+                wanted = sum(_count(len(value)) for value in large.values())
+                short = sum(len(value) for value in directory.values() if isinstance(value, bytes))
+                for_directory = 1 + (short + _OF_A_KEY * (len(directory) + len(large)) + _OF_A_PLACE * wanted) // BLOCK
+                room = self._room(wanted + for_directory, most_bytes)
                 given = _given(large, room[for_directory:])
                 self._owners[[block for blocks in given.values() for block in blocks]] = slot + 1
             for key, blocks in given.items():
@@ -137,7 +148,6 @@ class SharedMemory:
                 directory[key] = len(large[key]), blocks
             data = pickle.dumps(directory, pickle.HIGHEST_PROTOCOL)
             with self._locked():
-                self._owners[[*replaced, *self._pieces(slot)]] = 0
                 pieces = self._room(_count(len(data)), most_bytes)
                 self._owners[pieces] = slot + 1
                 if not _count(len(data)) <= min(len(pieces), _PIECES):
@@ -147,7 +157,8 @@ class SharedMemory:
                 self._publish(slot, stamp, len(data), pieces)
         except BaseException:
             with self._locked():
-                self._clear(slot)
+                if self._slots["version"][slot] == begun and self._slots["writer"][slot] == os.getpid():
+                    self._clear(slot)
             raise
 
     def forget(self, found: Found) -> None:
@@ -171,23 +182,28 @@ class SharedMemory:
     def _begin(self, slot: int) -> None:
         """Takes a slot for this process to write: until it has a stamp again, nobody else reads or clears it."""
         entry = self._slots[slot]
-        entry["stamp"], entry["writer"] = 0, os.getpid()
+        entry["writer"] = os.getpid()
         entry["version"] += 1
+        entry["stamp"] = 0
 
     def _publish(self, slot: int, stamp: int, length: int, pieces: Sequence[int]) -> None:
         entry = self._slots[slot]
-        entry["length"], entry["used"], entry["writer"], entry["stamp"] = length, time.time(), 0, stamp
         entry["pieces"][: len(pieces)] = pieces
+        entry["length"], entry["used"] = length, time.monotonic()
+        entry["stamp"] = stamp
+        entry["writer"] = 0
 
     def _clear(self, slot: int) -> None:
         entry = self._slots[slot]
-        entry["stamp"], entry["writer"], entry["length"] = 0, 0, 0
+        entry["writer"] = os.getpid()
         entry["version"] += 1
+        entry["stamp"], entry["length"] = 0, 0
         self._owners[self._owners == slot + 1] = 0
+        entry["writer"] = 0
 
     def _clear_unused(self) -> None:
         """Clears what nobody has looked for, and what processes have left that ended while they wrote."""
-        slots, before = self._slots, time.time() - _SECONDS_UNUSED
+        slots, before = self._slots, time.monotonic() - _SECONDS_UNUSED
         for slot in np.flatnonzero((slots["stamp"] != 0) & (slots["used"] < before)).tolist():
             self._clear(slot)
         for slot in np.flatnonzero(slots["writer"]).tolist():
@@ -285,7 +301,7 @@ def share_memory() -> None:
     try:
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4
         _shared = SharedMemory(min(size, _MOST_BYTES))
-    except (AttributeError, OSError, ValueError):
+    except Exception:  # jobs are slower without, and the daemon must not end
         _shared = None
 
 

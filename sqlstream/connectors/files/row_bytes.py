@@ -29,9 +29,9 @@ def bytes_of_rows(path: str, form: str, columns: Collection[str]) -> RowBytes | 
     """The bytes of rows in the files of the format ``form`` at ``path``: of Parquet by the footer of the largest file,
     of lines of text by its beginning. None for other formats, for remote and compressed files, and where there is none.
     """
-    local = local_path(path)
-    files = walk(matching_paths(local)).files if local is not None else ()
+    local = local_path(path) if form in ("parquet", *TEXTS) else None
     with suppress(OSError, ValueError, pa.ArrowException):  # whoever reads the file says what is wrong with it
+        files = walk(matching_paths(local)).files if local is not None else ()
         largest = max(files, key=lambda file: file.stat().st_size)
         if form == "parquet":
             return _of_parquet(largest, columns)

@@ -235,7 +235,11 @@ def _bytes_of_files(
     than ``MOST_ROWS`` rows, and no more rows than have ``MOST_JOINED`` bytes together with what is ``joined`` to each.
     ``most`` itself where that is not known. ``share``: of these bounds.
     """
-    others = [bytes_of_rows(table.option("path") or "", table.option("format") or "", read) for table, read in joined]
+    others = [
+        bytes_of_rows(path, table.option("format") or "", read)
+        for table, read in joined
+        if table.connector == "filesystem" and (path := table.option("path"))
+    ]
     carried = sum(other.read for other in others if other is not None)
     is_parquet = values["format"] == "parquet"
     own = bytes_of_rows(values["path"], values["format"], columns) if is_parquet or carried else None

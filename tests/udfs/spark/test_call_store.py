@@ -189,6 +189,30 @@ def test_what_was_found_and_is_gone_is_not_kept_again():
     assert memory.read(found, [("a", 1)]) is None
 
 
+def test_a_value_that_changes_stays_in_memory_that_is_full():
+    kept, entries = keeping(blocks=8), Entries()
+    changed(entries, {("a", 1): LONG, ("b", 1): LONG}, kept)
+    for byte in range(4):
+        changed(entries, {("a", 1): bytes([byte]) * len(LONG)}, kept)
+        assert is_kept(entries, kept)
+
+
+def test_memory_that_fails_fails_no_task(monkeypatch):
+    kept, entries = keeping(), Entries()
+    changed(entries, {("a", 1): b"x"}, kept)
+
+    def fails(*_):
+        raise OSError("no locks available")
+
+    for name in ("find", "read", "keep"):
+        with monkeypatch.context() as patched:
+            patched.setattr(kept.memory, name, fails)
+            store = CallStore(entries, keeping=kept)
+            assert store.get([("own", 0)]) + store.get([("a", 1)]) == [None, b"x"]
+            store.put({("b", 1): b"y"})
+            store.flush(None, None)
+
+
 def test_what_does_not_fit_is_read_from_the_store():
     kept, entries = keeping(blocks=8), Entries()
     values: dict[StateKey, bytes | None] = {("a", number): bytes([number]) * len(LONG) for number in range(6)}

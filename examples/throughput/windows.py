@@ -39,7 +39,7 @@ TIMES_FASTER = {"TUMBLE 10 s": 2.0, "HOP 10 s by 2 s": 5.0, "COUNT WINDOW 100": 
 """What we want at FEW_KEYS: the columnar engine so many times as fast as the other one."""
 ROWS_PER_SECOND = {"COUNT WINDOW 100": 1_500_000}
 MOST_TIMES_SLOWER = 3.0
-MOST_EMPTY_MS = 250
+MOST_EMPTY_MS = 150
 """What we want of many keys against FEW_KEYS, and of a batch without rows."""
 MOST_OBSERVED = 1.02
 """What we want of the processor time of an observed job, of that of another one."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
+
+from sqlstream.telemetry.processes import PROC, shared_bytes
 
 _TASK = "Executor task"
 """A child of Java with this name is about to become another program; until then it seems to have all of its memory."""
@@ -33,19 +34,10 @@ def _of(process: psutil.Process) -> tuple[int, int, float]:
             times, size = process.cpu_times(), process.memory_info().rss
             if process.name().startswith(_TASK):
                 return 0, 0, times.user + times.system
-            shared = _shared(process.pid)
+            shared = shared_bytes(PROC / str(process.pid))
             return size - shared, shared, times.user + times.system
     except psutil.Error:
         return 0, 0, 0.0
-
-
-def _shared(process: int) -> int:
-    """The bytes of shared memory, which are no file's; 0 where the system does not tell."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("RssShmem:")), 0)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""The Java that Spark runs on, and its heap. ``python -m sqlstream.spark.java`` reports whether there is one.
+"""The Java that Spark runs on, and what jobs take of the memory of the machine.
+
+``python -m sqlstream.spark.java`` reports whether there is one.
 
 The check needs nothing that has to be installed.
 """

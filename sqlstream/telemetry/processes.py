@@ -82,14 +82,16 @@ def _processes(proc: Path) -> Iterator[_Process]:
         fields = rest.split()
         name = begin.partition("(")[2]
         own, reaped = (int(fields[i]) + int(fields[i + 1]) for i in (11, 13))
-        shared = _shared(folder / "status")
+        shared = shared_bytes(folder)
         yield _Process(int(folder.name), name, int(fields[1]), own, reaped, int(fields[21]), shared)
 
 
-def _shared(status: Path) -> int:
-    """Bytes of shared memory that are no file's; 0 where the system does not say."""
+def shared_bytes(process: Path) -> int:
+    """Bytes of memory that a process shares and that are no file's; 0 where the system does not say. ``process``: its
+    folder below /proc.
+    """
     try:
-        lines = status.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = (process / "status").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return 0
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("RssShmem:")), 0)

@@ -22,7 +22,6 @@ from sqlstream.udfs.spark.state_server import Entries
 STAMP: StateKey = ("", -1)
 """The key of the stamp. Those of the adapter's own entries are from ("", 0) on."""
 
-
 T = TypeVar("T")
 
 _LOG = logging.getLogger("sqlstream.state")
@@ -91,12 +90,11 @@ class CallStore:
         if kept or removed or deleted_timer is not None or timer is not None:
             self._entries.write(kept, removed, deleted_timer, timer)
         if self._stamp:
-            stamp_of_values = self._stamp
-            self._from_memory(lambda keeping: self._keep(keeping, stamp_of_values))
+            self._from_memory(self._keep)
         for entries in (self._known, self._read, self._written):
             entries.clear()  # results of the call, which may be large, are still to be sent
 
-    def _keep(self, keeping: Keeping, stamp: int) -> None:
+    def _keep(self, keeping: Keeping) -> None:
         """A call that writes much, and more than was kept, is one of many rows, as of a backlog: what it leaves will
         mostly be written anew, and not be wanted before, so that to keep it would only cost time and memory."""
         written = sum(len(value) for value in self._written.values() if value is not None)
@@ -106,8 +104,8 @@ class CallStore:
             return
         known = {} if self._found is None else self._found.directory
         values = {key: value for key, value in self._read.items() if key not in known} | self._written
-        if values:
-            keeping.memory.keep(self._found, stamp, values, keeping.most_bytes)
+        if values and self._stamp:
+            keeping.memory.keep(self._found, self._stamp, values, keeping.most_bytes)
 
     def _recalled(self, keys: list[StateKey]) -> list[StateKey]:
         """Reads keys that are kept; returns the others."""
@@ -142,9 +140,8 @@ class CallStore:
         first = self._stamp is None
         values = self._entries.get([*asked, STAMP] if first else asked)
         if first:
-            self._stamp = _number(values.pop())
-            if self._stamp:
-                stamp = self._stamp
+            stamp = self._stamp = _number(values.pop())
+            if stamp:
                 self._found = self._from_memory(lambda keeping: keeping.memory.find(stamp))
         read = dict(zip(asked, values, strict=True))
         self._known.update(read)

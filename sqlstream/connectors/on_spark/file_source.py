@@ -429,7 +429,10 @@ def _files(
     if not is_bounded(table):
         _make_directory(table, values["path"])
     reader = environment.reader.schema(schema)
-    most = None if environment.finished else most_bytes(values, lambda: _size(values["path"]), columns=columns)
+    joined = environment.joined.get(table.name, ())
+    most = None
+    if not environment.finished:
+        most = most_bytes(values, lambda: _size(values["path"]), columns=columns, joined=joined)
     options = _reader_options(table, values, partition_columns(table), most)
     reader = reader.options(**options)
     watch_whole_files(environment, table, at_once=options.keys().isdisjoint(_BOUNDS))

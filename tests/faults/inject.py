@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.faults.cluster import Cluster
 from tests.faults.disk import Disk
 from tests.faults.processes import Process, descendants, executors, kill, python_workers
-from tests.faults.running import Fleet, deadline
+from tests.faults.running import Fleet, Hangs, deadline
 from tests.faults.struck import Cut, Records
 
 LOCAL = ("driver", "worker", "disk", "truncate")
@@ -111,7 +111,10 @@ class Siege:
 
     def _found(self, find: Callable[[], Sequence[Process]]) -> Sequence[Process]:
         victims: Sequence[Process] = ()
+        until = time.monotonic() + _NOTICE_SECONDS
         while not victims and self.records.living:
+            if time.monotonic() > until:
+                raise Hangs(f"no process to strike in {_NOTICE_SECONDS:.0f} s; see {self._fleet.log}")
             self._tend()
             victims = find()
         return victims

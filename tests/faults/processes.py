@@ -32,8 +32,9 @@ def _below(pid: int, known: list[Process]) -> Iterator[Process]:
 
 
 def python_workers(pid: int) -> list[Process]:
-    """The processes below ``pid`` that run Python for Spark's tasks."""
-    collected = [process for process in descendants(pid) if "pyspark.daemon" in process.command]
+    """The processes below ``pid`` that run Python for Spark's tasks: forks of PySpark's daemon, or of the one that
+    ``sqlstream.udfs.spark.daemon`` starts in its place. Both are told which module the forks run."""
+    collected = [process for process in descendants(pid) if process.command.endswith("pyspark.worker")]
     daemons = {process.pid for process in collected}
     return [process for process in collected if process.parent in daemons]
 

@@ -90,14 +90,18 @@ class FileRange(NamedTuple):
         as_listed = DETAILS in self.file or is_url(self.path)
         return int(self.file[MODIFIED]) if as_listed else modified(self.path)
 
-    def require_whole(self, access: FileAccess = LOCAL) -> None:
-        """Raises ExecutionError SS531 where the file is shorter than when it was cut into ranges: earlier micro-batches
-        have read another one.
+    def as_it_is(self, access: FileAccess = LOCAL) -> FileRange:
+        """Returns the range of the file as it is now: the last one of a file that has grown since it was cut into ranges
+        goes on to its end.
+
+        Raises ExecutionError SS531 where the file is shorter: earlier micro-batches have read another one.
         """
-        if END in self.file:
-            size, before = size_of(self.path, access), self.file[LENGTH]
-            if size is not None and size < before:
-                raise cut(self.path, before, size)
+        size, before = size_of(self.path, access) if END in self.file else None, self.file[LENGTH]
+        if size is None:
+            return self
+        if size < before:
+            raise cut(self.path, before, size)
+        return self._replace(end=size) if self.end == before else self
 
     def rows(self, count: int) -> tuple[int, int]:
         """Returns a pair: the index of the first row that belongs to this range, and that after the last one, if the
@@ -195,8 +199,7 @@ class FileRows(SplitRows):
         for file_range in ranges_of([file for batch in places for file in batch.to_pylist()]):
             if isinstance(self.access, StoreAccess) and self.access.is_skipped(file_range.path):
                 continue
-            file_range.require_whole(self.access)
-            yield from self._of(file_range)
+            yield from self._of(file_range.as_it_is(self.access))
 
     @abstractmethod
     def read(self, file_range: FileRange) -> Iterator[Piece]:

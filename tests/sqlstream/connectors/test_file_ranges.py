@@ -409,6 +409,24 @@ def test_of_a_file_that_has_become_shorter_no_other_range_is_read(tmp_path: Path
     entry = {FILE: (tmp_path / "a").as_uri(), LENGTH: 20, MODIFIED: 1, BEGIN: 0, END: 10, SHARE: 0, SHARES: 1}
     (part,) = ranges_of([entry])
     with pytest.raises(ExecutionError, match="was cut from 20 to 10 bytes"):
-        part.require_whole()
+        part.as_it_is()
     (whole,) = ranges_of([{key: value for key, value in entry.items() if key not in (BEGIN, END)}])
-    whole.require_whole()
+    assert whole.as_it_is() is whole
+
+
+@pytest.mark.parametrize("shares", [1, 3])
+def test_of_a_file_that_has_grown_one_task_reads_the_last_range_to_its_end(shares: int, tmp_path: Path) -> None:
+    put(tmp_path, a=30)
+    entries = [
+        {FILE: (tmp_path / "a").as_uri(), LENGTH: 20, MODIFIED: 1, BEGIN: begin, END: begin + 10, SHARES: shares}
+        for begin in (0, 10)
+    ]
+    parts = [
+        part.as_it_is()
+        for entry in entries
+        for share in range(shares)
+        for part in ranges_of([entry | {SHARE: share}])
+    ]
+    assert [part.begin for part in parts] == [0, *(part.end for part in parts[:-1])]
+    assert parts[-1].end == 30
+    assert 10 in {part.end for part in parts}

@@ -1,16 +1,16 @@
 """The process that is struck: a job of each kind, all in one JVM.
 
-``python -m tests.faults.driver FOLDER MASTER KIND...``. A line "start none KIND..." on standard input starts the jobs
-of these kinds that do not run, with that restart strategy; "drain none KIND..." ends the input of those that run. What
-becomes of them is told on standard output, a line of JSON each: ``kind``, ``state`` (running, restarting, failed,
-finished) and the ``message`` of a failure.
+``python -m tests.faults.driver FOLDER MASTER KIND...``. On standard input, a line "start {"name":"value"} KIND..."
+starts the jobs of these kinds that do not run, with these settings, which are JSON without spaces; "drain {} KIND..." ends the
+input of those that run. What becomes of them is told on standard output, a line of JSON each: ``kind``, ``state``
+(running, restarting, failed, finished) and the ``message`` of a failure.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -46,7 +46,7 @@ class Jobs:
         self._running: dict[str, Job] = {}
         self._failures: dict[str, SqlStreamError] = {}
 
-    def start(self, strategy: str, kinds: Sequence[str]) -> None:
+    def start(self, settings: Mapping[str, str], kinds: Sequence[str]) -> None:
         """Those of the kinds that do not run, in this order."""
         for kind in [kind for kind in kinds if kind in self._idle]:
             self._idle.remove(kind)
@@ -54,16 +54,16 @@ class Jobs:
                 with suppress(Exception):  # Spark may be gone
                     self._sessions.pop(kind).close()
             try:
-                self._start(kind, strategy)
+                self._start(kind, settings)
             except Exception as error:
                 self._failed(kind, error)
 
-    def _start(self, kind: str, strategy: str) -> None:
+    def _start(self, kind: str, settings: Mapping[str, str]) -> None:
         checkpoints = self._folder / "checkpoints" / kind
         options = {
             "execution.checkpointing.dir": str(checkpoints),
             "execution.end-of-input": "final",
-            "restart-strategy.type": strategy,
+            **settings,
         }
         session = self._sessions[kind] = connect(self._spark, **options)
         job = session.sql((self._folder / kind / "job.sql").read_text())
@@ -118,9 +118,9 @@ def main(folder: str, master: str, *kinds: str) -> None:
     jobs = Jobs(spark_session(_SPARK, master), Path(folder), kinds, tell)
     while True:
         with suppress(Empty):
-            command, strategy, *wanted = lines.get(timeout=_LOOK_SECONDS).split()
+            command, settings, *wanted = lines.get(timeout=_LOOK_SECONDS).split()
             if command == "start":
-                jobs.start(strategy, wanted)
+                jobs.start(json.loads(settings), wanted)
             else:
                 jobs.drain(wanted)
         jobs.look()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from sqlstream.settings import STATE_MEMORY
 from tests.faults.cluster import Cluster
 from tests.faults.disk import Disk
 from tests.faults.processes import Process, descendants, executors, kill, python_workers
@@ -20,7 +21,10 @@ FAULTS = (*LOCAL, "executor")
 _LONGEST_DELAY_SECONDS = 1.0
 _NOTICE_SECONDS = 240.0
 """Within it jobs notice that Spark is gone, or that the disk is full."""
+_RESTARTS = "restart-strategy.type"
 _STRATEGIES = ("none", "fixed-delay")
+_MEMORIES = ("0", "16mb", "256mb")
+"""Of 'state.memory': none, some of what the jobs keep, all of it."""
 
 
 def schedule(faults: Sequence[str], moments: int, chance: random.Random) -> list[str]:
@@ -155,7 +159,8 @@ class Siege:
         """In any order, because the first ones have a start over the others."""
         for kind in kinds:
             self.records.states[kind] = "asked"
-        self._fleet.ask(self._chance.choice(_STRATEGIES), self._chance.sample([*kinds], len(kinds)))
+        settings = {_RESTARTS: self._chance.choice(_STRATEGIES), STATE_MEMORY: self._chance.choice(_MEMORIES)}
+        self._fleet.ask(settings, self._chance.sample([*kinds], len(kinds)))
 
     def _tend(self) -> None:
         """Hear the news, and start again what has failed, or the process."""

@@ -118,9 +118,9 @@ class Fleet:
         assert self.process.stdout is not None
         Thread(target=_read, args=(self.process.stdout, self._told), daemon=True).start()
 
-    def ask(self, strategy: str, kinds: Sequence[str]) -> None:
-        """Start those of the jobs that do not run, with a restart strategy."""
-        self.tell(f"start {strategy} {' '.join(kinds)}")
+    def ask(self, settings: Mapping[str, str], kinds: Sequence[str]) -> None:
+        """Start those of the jobs that do not run, with settings beside those that all of them have."""
+        self.tell(f"start {json.dumps(settings, separators=(',', ':'))} {' '.join(kinds)}")
 
     def tell(self, line: str) -> None:
         """A line for the newest process."""

@@ -184,10 +184,10 @@ class TopicFleet(Fleet):
 
     # --- jobs ---
 
-    def ask(self, strategy: str, kinds: Sequence[str]) -> None:
-        super().ask(strategy, kinds)
+    def ask(self, settings: Mapping[str, str], kinds: Sequence[str]) -> None:
+        super().ask(settings, kinds)
         if self.sent == self.total:
-            self.tell(f"drain none {' '.join(kinds)}")
+            self.tell(f"drain {{}} {' '.join(kinds)}")
 
     def rows(self, kind: str) -> dict[str, pa.Table]:
         messages = (json.loads(value) for value in self._committed(f"{self.prefix}-{kind}"))

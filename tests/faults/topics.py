@@ -137,7 +137,7 @@ class TopicSiege(Siege):
         self._fleet.start()
         for kind in self.records.living:
             self.records.states[kind] = "asked"
-        self._fleet.ask("none", self.records.living)
+        self._fleet.ask({"restart-strategy.type": "none"}, self.records.living)
         until, failing = deadline(), {*kinds} & {*self.records.living}
         while failing & {*self.records.in_state("running", "asked")} and self._fleet.lives:
             self._hear()

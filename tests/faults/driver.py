@@ -1,9 +1,9 @@
 """The process that is struck: a job of each kind, all in one JVM.
 
 ``python -m tests.faults.driver FOLDER MASTER KIND...``. On standard input, a line "start {"name":"value"} KIND..."
-starts the jobs of these kinds that do not run, with these settings, which are JSON without spaces; "drain {} KIND..." ends the
-input of those that run. What becomes of them is told on standard output, a line of JSON each: ``kind``, ``state``
-(running, restarting, failed, finished) and the ``message`` of a failure.
+starts the jobs of these kinds that do not run, with these settings, which are JSON without spaces; "drain {} KIND..."
+ends the input of those that run. What becomes of them is told on standard output, a line of JSON each: ``kind``,
+``state`` (running, restarting, failed, finished) and the ``message`` of a failure.
 """
 
 from __future__ import annotations

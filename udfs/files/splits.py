@@ -91,8 +91,8 @@ class FileRange(NamedTuple):
         return int(self.file[MODIFIED]) if as_listed else modified(self.path)
 
     def as_it_is(self, access: FileAccess = LOCAL) -> FileRange:
-        """Returns the range of the file as it is now: the last one of a file that has grown since it was cut into ranges
-        goes on to its end.
+        """Returns the range of the file as it is now: the last one of a file that has grown since it was cut goes on to
+        its end.
 
         Raises ExecutionError SS531 where the file is shorter: earlier micro-batches have read another one.
         """

@@ -67,6 +67,7 @@ from sqlstream.connectors.schema_formats import (
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, OptionKind, integer, one_of
 from sqlstream.planner.catalog import RowKind, Table
+from sqlstream.spark.java import memory_limit, share_of_micro_batches
 from sqlstream.types import DataType
 from sqlstream.udfs.kafka.tokens import FUNCTION
 from sqlstream.udfs.lookup.sources.clients import no_package
@@ -155,8 +156,8 @@ READING_OPTIONS = (
     Option(
         "source.max-rows-per-trigger",
         integer(1),
-        "A micro-batch reads at most so many messages, of each partition in proportion to what waits there.",
-        "2000000",
+        "A micro-batch reads at most so many messages, of each partition in proportion to what waits there. Not given, "
+        "2 million, and less on machines or in containers with less than 16 GB of memory.",
     ),
     Option(
         "scan.topic-partition-discovery.interval",
@@ -216,13 +217,14 @@ def topic_settings(values: Mapping[str, Any]) -> TopicSettings:
         start=Bound(**_bound(values, "startup")),
         stop=None if stop["mode"] == "unbounded" else Bound(**stop),
         reset=values[_RESET] or "none",
-        most=values["source.max-rows-per-trigger"],
+        most=values["source.max-rows-per-trigger"] or int(_USUAL_MESSAGES * share_of_micro_batches(memory_limit())),
         discovery_ms=values["scan.topic-partition-discovery.interval"],
         skips_lost=values["on-data-loss"] == "skip",
     )
 
 
 _FEWEST = 1000
+_USUAL_MESSAGES = 2_000_000
 
 
 def _settings(environment: Environment, values: Mapping[str, Any]) -> TopicSettings:

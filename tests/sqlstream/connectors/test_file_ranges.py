@@ -422,10 +422,7 @@ def test_of_a_file_that_has_grown_one_task_reads_the_last_range_to_its_end(share
         for begin in (0, 10)
     ]
     parts = [
-        part.as_it_is()
-        for entry in entries
-        for share in range(shares)
-        for part in ranges_of([entry | {SHARE: share}])
+        part.as_it_is() for entry in entries for share in range(shares) for part in ranges_of([entry | {SHARE: share}])
     ]
     assert [part.begin for part in parts] == [0, *(part.end for part in parts[:-1])]
     assert parts[-1].end == 30

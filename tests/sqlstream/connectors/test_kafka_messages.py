@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from sqlstream.connectors.kafka import connector
 from sqlstream.connectors.kafka.connector import Kafka, source_options
 from sqlstream.udfs.bad_records import BAD
 
@@ -184,3 +185,13 @@ def test_headers_are_a_map_of_their_last_values_and_types_of_times_have_flinks_n
         (2, None, "CreateTime"),
     ]
     assert source_options(table, Kafka().resolved_values(table))["includeHeaders"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("memory", "given", "expected"),
+    [(None, {}, 2_000_000), (4 << 30, {}, 500_000), (4 << 30, {"source__max_rows_per_trigger": 7_000_000}, 7_000_000)],
+)
+def test_a_micro_batch_has_fewer_messages_where_memory_is_little(kafka, monkeypatch, memory, given, expected) -> None:
+    monkeypatch.setattr(connector, "memory_limit", lambda: memory)
+    table = kafka("a INT", format="json", **given)
+    assert connector.topic_settings(Kafka().resolved_values(table)).most == expected

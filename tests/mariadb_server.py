@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+
+from tests.server_places import free_port, open_directory
 
 PASSWORD = "hunter2"
 _PROGRAMS = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
@@ -34,9 +35,7 @@ class MariaDbServer:
         self.user = "mysql" if os.geteuid() == 0 else None
         if self.user is not None:
             shutil.chown(directory, self.user)
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self.port: int = listener.getsockname()[1]
+        self.port = free_port()
         self.install()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
@@ -48,19 +47,15 @@ class MariaDbServer:
     @classmethod
     @contextmanager
     def running(cls, *settings: str) -> Iterator[Self]:
-        """Below a directory that every user may enter, unlike pytest's. Skips where the server or PyMySQL lacks."""
+        """Skips where the server or PyMySQL lacks."""
         pytest.importorskip("pymysql", reason="the package PyMySQL is not installed")
         cls.require()
-        directory = Path(tempfile.mkdtemp(prefix="sqlstream-mysql-"))
-        directory.chmod(0o755)
-        try:
+        with open_directory("sqlstream-mysql-") as directory:
             server = cls(directory, *settings)
             try:
                 yield server
             finally:
                 server.stop()
-        finally:
-            shutil.rmtree(directory, ignore_errors=True)
 
     @staticmethod
     def require() -> None:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +17,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
+
+from tests.server_places import free_port, open_directory
 
 USER, PASSWORD = "postgres", "hunter2"
 
@@ -42,7 +42,7 @@ class PostgresServer:
             ensure_user_exists(self._user)
             ensure_prefix_permissions(self._programs)
             shutil.chown(directory, self._user)
-        self.port = _free_port()
+        self.port = free_port()
         password = directory / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
@@ -94,25 +94,14 @@ class PostgresServer:
             raise RuntimeError(log.read_text())
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 @contextmanager
 def running_server() -> Iterator[PostgresServer]:
-    """Below a directory that every user may enter, unlike pytest's. Skips where this Python has no pgserver."""
+    """Skips where this Python has no pgserver."""
     if find_spec("pgserver") is None:
         pytest.skip("pgserver is not made for this Python")
-    directory = Path(tempfile.mkdtemp(prefix="sqlstream-pg-"))
-    directory.chmod(0o755)
-    try:
+    with open_directory("sqlstream-pg-") as directory:
         server = PostgresServer(directory)
         try:
             yield server
         finally:
             server.stop()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)

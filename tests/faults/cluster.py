@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import Popen
 
 from tests.faults.processes import kill_all
+from tests.server_places import free_port
 
 _WORKERS = 2
 _START_SECONDS = 120.0
@@ -29,7 +30,7 @@ class Cluster:
 def cluster(folder: Path, environment: Mapping[str, str]) -> Iterator[Cluster]:
     """``environment`` is that of Python in executors, too."""
     with _processes(folder, {**environment, "SPARK_WORKER_DIR": str(folder / "work")}) as start:
-        port = _free_port()
+        port = free_port()
         url = f"spark://127.0.0.1:{port}"
         arguments = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
         master = start("master", "spark-class", "org.apache.spark.deploy.master.Master", *arguments)
@@ -44,7 +45,7 @@ def cluster(folder: Path, environment: Mapping[str, str]) -> Iterator[Cluster]:
 def connect_server(folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
     """The URL of a server of Spark Connect that has two cores of this machine."""
     with _processes(folder, environment) as start:
-        port = _free_port()
+        port = free_port()
         settings = (f"spark.connect.grpc.binding.port={port}", "spark.driver.host=127.0.0.1", "spark.ui.enabled=false")
         given = (argument for setting in settings for argument in ("--conf", setting))
         server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]")
@@ -74,12 +75,6 @@ def _processes(folder: Path, environment: Mapping[str, str]) -> Iterator[Callabl
         for process in started:
             kill_all(process.pid)
             process.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def _wait_for(port: int, process: Popen[bytes]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from sqlstream.testing.kafka_broker import Broker, running_broker
 from tests.schema_registry import TestRegistry, serving
+from tests.server_places import free_ports
 
 BROKERS = 3
 TOKEN_SECONDS = 5
@@ -66,7 +66,7 @@ class Servers:
 def running_servers(folder: Path) -> Iterator[Servers]:
     with ExitStack() as stack:
         registry = stack.enter_context(serving())
-        controller, *ports = _free_ports(1 + 2 * BROKERS)
+        controller, *ports = free_ports(1 + 2 * BROKERS)
         opened, logins = ports[:BROKERS], ports[BROKERS:]
         brokers = [
             stack.enter_context(
@@ -103,11 +103,3 @@ def _properties(number: int, controller: int, opened: int, login: int) -> dict[s
         f"{of_listener}.sasl.jaas.config": f'{_LOGIN} unsecuredLoginStringClaim_sub="broker";',
         f"{of_listener}.connections.max.reauth.ms": str(TOKEN_SECONDS * 1000),
     }  # fmt: skip
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((_HOST, 0))
-        return [one.getsockname()[1] for one in sockets]

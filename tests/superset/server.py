@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.server_places import free_port
 from tests.superset.environment import Environment
 
 USER = "admin"
@@ -28,9 +28,7 @@ class SupersetServer:
         self.password = secrets.token_urlsafe(16)
         self._bin = environment.folder / "bin"
         self._home = home
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         config = home / "superset_config.py"
         config.write_text(f'SECRET_KEY = "{secrets.token_urlsafe(42)}"\n', encoding="utf-8")
         self._variables = os.environ | {

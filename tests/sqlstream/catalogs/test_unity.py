@@ -22,9 +22,10 @@ from sqlstream.connectors.lakes.unity import found_place
 from sqlstream.connectors.lakes.versions import LakeSettings
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Table
+from tests.server_places import free_port
 from tests.sqlstream.connectors.lakes import batches_of, together
 from tests.sqlstream.connectors.test_delta_sink import append, stored, upsert, writer_of
-from tests.web_server import free_port, serving
+from tests.web_server import serving
 
 deltalake: Any = pytest.importorskip("deltalake", reason="the package deltalake is not installed")
 

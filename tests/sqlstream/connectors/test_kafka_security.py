@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from sqlstream.udfs.kafka import produce as kafka_produce
 from sqlstream.udfs.kafka.produce import Destination, SentMessages
 from sqlstream.udfs.kafka.transactions import Epoch, EpochTransaction
 from tests import token_functions
+from tests.server_places import free_ports
 from tests.sqlstream.connectors.test_kafka_sink import batch, sent
 from tests.sqlstream.connectors.test_kafka_sink_jobs import insert, rows
 from tests.sqlstream.connectors.test_kafka_source import Run, Topics, everything
@@ -54,16 +54,6 @@ def made(folder: Path, name: str, *, signed_by: str | None = None) -> Path:
     subprocess.run(list(map(str, words)), check=True, capture_output=True)
     both.write_text(key.read_text() + certificate.read_text())
     return both
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 @dataclass

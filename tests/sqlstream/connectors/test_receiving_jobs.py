@@ -15,9 +15,10 @@ import sqlstream
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
+from tests.server_places import free_port
 from tests.sqlstream.connectors.test_sse import Events
 from tests.sqlstream.connectors.test_websocket import Sockets, says
-from tests.web_server import free_port, serving
+from tests.web_server import serving
 
 pytestmark = pytest.mark.spark
 

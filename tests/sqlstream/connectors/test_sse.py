@@ -11,8 +11,9 @@ import pytest
 from aiohttp import web
 
 from sqlstream.errors import SqlStreamError
+from tests.server_places import free_port
 from tests.sqlstream.connectors.received import Stream, settings_of
-from tests.web_server import free_port, serving
+from tests.web_server import serving
 
 
 @dataclass

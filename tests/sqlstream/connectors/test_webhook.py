@@ -24,8 +24,8 @@ from sqlstream.connectors.receiving.spool import Spool
 from sqlstream.connectors.receiving.webhook import NotSplit, split_array, split_lines
 from sqlstream.errors import SqlStreamError
 from sqlstream.udfs.spool import messages_of
+from tests.server_places import free_port, is_listening
 from tests.sqlstream.connectors.received import Stream, settings_of
-from tests.web_server import free_port, is_listening
 
 TOKEN = "hunter2hunter2"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

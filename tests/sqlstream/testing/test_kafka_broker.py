@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import signal
-import socket
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from sqlstream.testing.kafka_broker import Broker, BrokerError, kafka_jars, main
+from tests.server_places import free_port
 
 pytestmark = pytest.mark.spark  # it needs Java
 
@@ -54,10 +53,7 @@ def test_a_broker_that_cannot_start_says_what_java_said(kafka_broker: Broker, tm
 
 
 def test_the_command_says_how_tables_reach_it_and_ends_by_a_signal(kafka_broker: Broker):
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "sqlstream.testing.kafka_broker", "--port", str(port)]
+    command = [sys.executable, "-m", "sqlstream.testing.kafka_broker", "--port", str(port := free_port())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(2)]

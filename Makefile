@@ -26,7 +26,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt test-ibis lint types fmt differential both-modes endurance simulated-day bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-latency bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java dist release-check
+.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt test-ibis lint types fmt differential both-modes endurance simulated-day bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-latency bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency bench-scale captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java dist release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -158,6 +158,9 @@ bench-micro-batches: java $(READY) ## what a micro-batch of 10,000 rows of q2, q
 
 bench-latency: java $(READY) ## milliseconds from an event to its result, at steady rates, 'execution.latency' normal and low
 	@$(BIN)/python -m examples.throughput.latency $(BENCH)
+
+bench-scale: java $(READY) ## skew and scale: a hot key, 1 to 4 tasks, 1 to 20 M events, 10 M keys, a year: BENCH="--only skew"
+	@$(BIN)/python -m examples.throughput.scale $(BENCH)
 
 bench-tests: java $(READY) ## ten tests of a user over one view: from a cold start, and one once warm
 	@$(BIN)/python -m examples.throughput.user_tests

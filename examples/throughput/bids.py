@@ -18,14 +18,21 @@ SCHEMA = pa.schema(
 )
 
 
-def write_bids(folder: Path, files: int, rows: int, keys: int) -> None:
-    """``files`` of ``rows`` bids each on ``keys`` auctions, at most 4 s out of order."""
+def write_bids(
+    folder: Path, files: int, rows: int, keys: int, *, hot: float = 0.0, per_second: float = BIDS_PER_SECOND
+) -> None:
+    """``files`` of ``rows`` bids each on ``keys`` auctions, at most 4 s out of order. ``hot``: the share of bids that
+    are on one auction, the first. ``per_second``: so many bids in a second of event time.
+    """
     folder.mkdir(parents=True)
     random = np.random.default_rng(42)
     for number in range(files):
-        elapsed = np.arange(number * rows, (number + 1) * rows) * 1000 // BIDS_PER_SECOND
+        elapsed = (np.arange(number * rows, (number + 1) * rows) * 1000 / per_second).astype(np.int64)
         at = START_MS + elapsed - random.integers(0, DISORDER_MS, rows)
-        _write(folder, number, random.integers(0, keys, rows), at, random)
+        auctions = random.integers(0, keys, rows)
+        if hot:
+            auctions[random.random(rows) < hot] = 0
+        _write(folder, number, auctions, at, random)
 
 
 def write_stored(folder: Path, stored: int, rows: int, touched: tuple[int, ...], empty: int) -> None:

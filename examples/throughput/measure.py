@@ -51,13 +51,16 @@ CREATE TABLE nowhere (auction BIGINT, bids BIGINT, total BIGINT, best BIGINT) WI
 @dataclass
 class Batches:
     """Rows, milliseconds and processor seconds of each micro-batch, the peak of the memory of all processes, and the
-    bytes of state in the end."""
+    bytes of state in the end. ``memory_mb`` and ``states``: memory and bytes of state at the end of each micro-batch.
+    """
 
     rows: list[int] = field(default_factory=list)
     milliseconds: list[int] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
     peak_mb: int = 0
     state_bytes: int = 0
+    memory_mb: list[int] = field(default_factory=list)
+    states: list[int] = field(default_factory=list)
 
 
 def sqlstream_batches(engine: str, query: str, folder: Path, seconds: float | None) -> Batches:
@@ -142,7 +145,10 @@ class Watch:
             begin = datetime.fromisoformat(report["timestamp"]).timestamp()
             actual.rows.append(rows_read(report) or report["numInputRows"])
             actual.milliseconds.append(report["batchDuration"])
-            actual.processor.append(self._processor(begin + report["batchDuration"] / 1000) - self._processor(begin))
+            before, after = self._nearest(begin), self._nearest(begin + report["batchDuration"] / 1000)
+            actual.processor.append(after.processor_seconds - before.processor_seconds)
+            actual.memory_mb.append(after.resident_mb)
+            actual.states.append(state_bytes(report))
         return actual
 
     def first_result(self, start: float) -> float:
@@ -165,9 +171,9 @@ class Watch:
         elif self._first_batch == float("inf") and self._query.lastProgress is not None:
             self._first_batch = time.time()
 
-    def _processor(self, at: float) -> float:
+    def _nearest(self, at: float) -> Usage:
         _, nearest = min(self._seen, key=lambda seen: abs(seen[0] - at))
-        return nearest.processor_seconds
+        return nearest
 
 
 def _every(seconds: float, over: threading.Event, action: Callable[[], None]) -> None:

@@ -30,9 +30,10 @@ Engines = Mapping[str, Callable[[str, Path], Batches]]
 """By name: runs the query of a name over the files in a folder."""
 
 
-def ours(definitions: Iterable[str], columns: str, query: str) -> Batches:
-    """What a job reports that writes the query to nowhere, a table of ``columns``."""
-    with sqlstream.connect() as session:
+def ours(definitions: Iterable[str], columns: str, query: str, *, master: str | None = None, **options: str) -> Batches:
+    """What a job reports that writes the query to nowhere, a table of ``columns``. ``master`` and ``options`` are those
+    of the session."""
+    with sqlstream.connect(master, **options) as session:
         session.sql(f"SET 'spark.sql.streaming.numRecentProgressUpdates' = '{MOST_BATCHES}'")
         for definition in definitions:
             session.sql(definition)
@@ -62,6 +63,15 @@ def of_spark(tables: Mapping[str, Path], query: str, *, delay: str | None = None
         return watch.batches()
 
 
+def apart(module: str, *words: str) -> Batches:
+    """What ``python -m MODULE --measure WORDS…`` prints: one measurement in a process of its own."""
+    command = [sys.executable, "-m", module, "--measure", *words]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{ran.stderr}")
+    return Batches(**json.loads(ran.stdout.splitlines()[-1]))
+
+
 def wanted_text(rate: float, least: int | None) -> str:
     """Whether so many rows per second are what was wanted."""
     return "" if least is None else f"≥ {least:,} rows/s: {holds(rate >= least)}"
@@ -86,12 +96,8 @@ class Benchmark:
 
     def measured(self, engine: str, query: str, folder: Path) -> Steady:
         """In a process of its own."""
-        command = [sys.executable, "-m", self.module, "--measure", engine, query, str(folder)]
         print(f"{query}, {engine} …", file=sys.stderr, flush=True)
-        ran = subprocess.run(command, capture_output=True, text=True)
-        if ran.returncode:
-            raise SystemExit(f"{' '.join(command)} failed:\n{ran.stderr}")
-        return steady(Batches(**json.loads(ran.stdout.splitlines()[-1])))
+        return steady(apart(self.module, engine, query, str(folder)))
 
     def main(self) -> None:
         parser = argparse.ArgumentParser(description=self.description)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -166,6 +167,7 @@ def main() -> None:
         offered += [(int(most * percent / 100), f"{percent} %") for percent in chosen.loads]
         for rate, load in offered:
             for latency in chosen.latency:
+                print(f"{query}, {rate:,} events/s, {latency} …", file=sys.stderr, flush=True)
                 taken = latencies_ms(query, rate, chosen.seconds, latency, chosen.keys)
                 p50, p99 = (f"{np.percentile(taken, p):,.0f}" if len(taken) else "–" for p in (50, 99))
                 table.add_row(query, latency, f"{rate:,}", load, p50, p99, f"{len(taken):,}")

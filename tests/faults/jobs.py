@@ -62,13 +62,14 @@ _COUNTED = "SELECT k, COUNT(*), SUM(v), MIN(id), MAX(id) FROM events GROUP BY k 
 
 
 _ONE_FILE = "'source.max-files-per-trigger' = '1'"
-_CUT = f"{_ONE_FILE}, 'source.max-bytes-per-trigger' = '100 kb'"
+_PARTS = 3
+"""Epochs of a file of a kind that is cut, about."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """``tables``: the columns of each table that the job writes, as files of ``form``. ``work`` is its last statement.
-    ``reads``: the format of its input. ``epoch``: the option that says how much of that an epoch reads.
+    ``reads``: the format of its input, of which an epoch reads one file, or where these are ``cut`` a part of one.
     """
 
     tables: Mapping[str, str]
@@ -76,18 +77,24 @@ class Kind:
     before: str = ""
     form: str = "parquet"
     reads: str = "parquet"
-    epoch: str = _ONE_FILE
+    cut: bool = False
 
     def script(self, events: Path, out: Path, *, watches: bool) -> str:
         """``events``: the folder with files of the format ``reads``. ``watches``: the job waits for more events, else
         it ends with those that there are.
         """
-        reading = f", {self.epoch}" + (", 'source.monitor-interval' = '500 ms'" if watches else "")
+        reading = f", {_ONE_FILE}" + (", 'source.monitor-interval' = '500 ms'" if watches else "")
+        reading += f", 'source.max-bytes-per-trigger' = '{_part_of_a_file(events)}'" if self.cut else ""
         source = _table(
             "events", f"{COLUMNS}, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", events, self.reads, reading
         )
         sinks = [_table(name, columns, out / name, self.form) for name, columns in self.tables.items()]
         return "\n".join([_SETTINGS, source, *sinks, self.before, self.work])
+
+
+def _part_of_a_file(events: Path) -> int:
+    """In bytes. Files of many rows would make more epochs than a run has time for."""
+    return -(-min(events.iterdir()).stat().st_size // _PARTS)
 
 
 def _table(name: str, columns: str, path: Path, form: str = "parquet", more: str = "") -> str:
@@ -146,11 +153,11 @@ KINDS: Mapping[str, Kind] = {
     "cut": Kind(
         {"totals": _OF_WINDOWS},
         f"INSERT INTO totals {_TUMBLE}",
-        epoch=_CUT,
+        cut=True,
     ),
     # The same, of formats that tasks decode: records of text, and blocks. Files of Arrow are read whole.
     **{
-        f"cut_{form}": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", reads=form, epoch=_CUT)
+        f"cut_{form}": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", reads=form, cut=True)
         for form in ("csv", "json", "avro")
     },
     "read_arrow": Kind({"totals": _OF_WINDOWS}, f"INSERT INTO totals {_TUMBLE}", reads="arrow"),

@@ -40,7 +40,7 @@ REFUSED = {
 _MAVEN = "https://repo.maven.apache.org/maven2/org/apache/flink"
 _OPENED = ("java.util", "java.lang", "java.net", "java.nio", "java.time", "sun.nio.ch")
 _MAIN = Path(__file__).with_name("NexmarkOnFlink.java")
-_SECONDS = 900
+MOST_SECONDS = 900
 _FILES = 2
 """Of each table: Flink reads a file of Parquet in one task."""
 _ROCKSDB = {
@@ -56,6 +56,8 @@ class OnFlink:
     processor: float
     """Of the JVM, with its start."""
     peak_mb: int
+    done: bool = True
+    """Else it was ended after the seconds, and nothing else is known."""
 
 
 def installed(home: Path) -> str:
@@ -89,18 +91,22 @@ def script(query: str, folder: Path, file_format: str) -> str:
     return f"{tables(options, side)}CREATE TABLE nowhere WITH ('connector' = 'blackhole') AS {QUERIES[query]}"
 
 
-def on_flink(query: str, folder: Path, file_format: str, class_path: str, rocksdb: bool) -> OnFlink | str:
+def on_flink(
+    query: str, folder: Path, file_format: str, class_path: str, rocksdb: bool, most_seconds: float
+) -> OnFlink | str:
     """The figures, or the error."""
     settings = {"parallelism.default": "2", **(_ROCKSDB if rocksdb else {})}
     with tempfile.TemporaryDirectory(prefix="nexmark-on-flink-") as made:
         if rocksdb:
             settings["execution.checkpointing.dir"] = Path(made, "checkpoints").as_uri()
         print(f"{query} on Flink …", file=sys.stderr, flush=True)
-        return run_script(script(query, folder, file_format), class_path, settings)
+        return run_script(script(query, folder, file_format), class_path, settings, most_seconds)
 
 
-def run_script(text: str, class_path: str, settings: Mapping[str, str]) -> OnFlink | str:
-    """Runs a script of Flink SQL in a JVM of its own. Returns its figures, or the error."""
+def run_script(
+    text: str, class_path: str, settings: Mapping[str, str], most_seconds: float = MOST_SECONDS
+) -> OnFlink | str:
+    """Runs a script of Flink SQL in a JVM of its own, ended after ``most_seconds``: its figures, or the error."""
     with tempfile.TemporaryDirectory(prefix="sql-on-flink-") as made:
         path = Path(made) / "script.sql"
         path.write_text(text)
@@ -109,9 +115,9 @@ def run_script(text: str, class_path: str, settings: Mapping[str, str]) -> OnFli
             "NexmarkOnFlink", str(path), *(f"{key}={value}" for key, value in settings.items()),
         ]  # fmt: skip
         try:
-            ran = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, cwd=made)
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=most_seconds, cwd=made)
         except subprocess.TimeoutExpired:
-            return f"not done in {_SECONDS} s"
+            return OnFlink(most_seconds, 0, 0, done=False)
     return parsed(ran.returncode, ran.stdout, ran.stderr)
 
 
@@ -123,7 +129,7 @@ def parsed(code: int, stdout: str, stderr: str) -> OnFlink | str:
 
 
 def ratio(ours: Measured | str, theirs: OnFlink | str) -> float | None:
-    """How many times as fast as Flink we are."""
+    """How many times as fast as Flink we are, at least."""
     if isinstance(ours, str) or isinstance(theirs, str):
         return None
     return theirs.seconds / ours.seconds
@@ -131,11 +137,11 @@ def ratio(ours: Measured | str, theirs: OnFlink | str) -> float | None:
 
 def cells(query: str, ours: Measured | str, theirs: OnFlink | str) -> list[str]:
     quotient = ratio(ours, theirs)
-    flink = (
-        ["–", "–", "–"]
-        if isinstance(theirs, str)
-        else [f"{theirs.seconds:.1f}", f"{theirs.processor:.1f}", f"{theirs.peak_mb:,}"]
-    )
+    flink, least = ["–", "–", "–"], ""
+    if isinstance(theirs, OnFlink) and theirs.done:
+        flink = [f"{theirs.seconds:.1f}", f"{theirs.processor:.1f}", f"{theirs.peak_mb:,}"]
+    elif isinstance(theirs, OnFlink):
+        flink, least = [f"> {theirs.seconds:.0f}", "–", "–"], "> "
     sqlstream = ["–", "–", "–"]
     if isinstance(ours, Measured):
         used = ours.processors
@@ -143,7 +149,7 @@ def cells(query: str, ours: Measured | str, theirs: OnFlink | str) -> list[str]:
     notes = [text for text in (ours, theirs) if isinstance(text, str)]
     if isinstance(ours, Measured) and not is_right(ours):
         notes.append(f"wrong: {ours.difference}")
-    return [query, *flink, *sqlstream, "–" if quotient is None else f"{quotient:.2f}", "; ".join(notes)]
+    return [query, *flink, *sqlstream, "–" if quotient is None else f"{least}{quotient:.2f}", "; ".join(notes)]
 
 
 def geometric_mean(ratios: list[float]) -> float:
@@ -155,6 +161,9 @@ def main() -> None:
     parser.add_argument("--rocksdb", action="store_true", help="Flink's state in RocksDB, a checkpoint each 10 s")
     parser.add_argument("--rows-per-trigger", type=int, help="events of a micro-batch of ours, one file each")
     parser.add_argument("--unchecked", action="store_true", help="do not run ours once more to compare its result")
+    parser.add_argument(
+        "--most-seconds", type=float, default=MOST_SECONDS, help="end a statement of Flink after so many (%(default)s)"
+    )
     parser.add_argument("--home", type=Path, default=Path(".flink"), help="where Flink is installed (default: .flink)")
     chosen = parser.parse_args()
     class_path = installed(chosen.home.resolve())
@@ -173,7 +182,9 @@ def main() -> None:
         files.write(folder, chosen.events, count, chosen.format, Generator())
         for query in chosen.query:
             ours = measured(query, folder, chosen.format, *options)
-            theirs = REFUSED.get(query) or on_flink(query, folder, chosen.format, class_path, chosen.rocksdb)
+            theirs = REFUSED.get(query) or on_flink(
+                query, folder, chosen.format, class_path, chosen.rocksdb, chosen.most_seconds
+            )
             row = cells(query, ours, theirs)
             table.add_row(*row)
             print("  ".join(row), file=sys.stderr, flush=True)

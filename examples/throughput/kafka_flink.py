@@ -46,8 +46,8 @@ def on_flink(class_path: str, brokers: str, form: str, query: str) -> OnFlink | 
 
 
 def rows_per_second(messages: int, figures: OnFlink | str) -> float | None:
-    """None for an error, which goes to standard error."""
-    if isinstance(figures, str):
+    """None for an error, which goes to standard error, and where it was not done in time."""
+    if isinstance(figures, str) or not figures.done:
         print(f"Flink: {figures}", file=sys.stderr, flush=True)
         return None
     return messages / figures.seconds

@@ -245,6 +245,8 @@ def test_both_are_a_line_with_their_ratio():
     assert flink.cells("q3", _measured("1 rows missing"), "refused") == [
         "q3", "–", "–", "–", "5.0", "9.0", "900", "–", "refused; wrong: 1 rows missing",
     ]  # fmt: skip
+    slow = flink.OnFlink(50, 0, 0, done=False)
+    assert flink.cells("q3", _measured(), slow) == ["q3", "> 50", "–", "–", "5.0", "9.0", "900", "> 10.00", ""]
     assert flink.geometric_mean([0.5, 2.0]) == pytest.approx(1.0)
 
 

@@ -179,7 +179,8 @@ OPTIONS = (
     Option(
         "execution.checkpointing.num-retained",
         integer(1, 1_000_000),
-        "How many epochs stay in a checkpoint, to go back to, at least ten. Not given, Spark's 100.",
+        "How many epochs stay in a checkpoint, to go back to, at least ten. Not given, Spark's 100, and ten of a "
+        "temporary checkpoint.",
     ),
     Option(
         "execution.checkpointing.savepoint-dir",

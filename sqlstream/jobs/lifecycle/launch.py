@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,16 +18,16 @@ from sqlstream.jobs.checkpoints.storage import Storage
 from sqlstream.jobs.checkpoints.watermarks import IdleSources, LiftedSources, SourceWatermarks
 from sqlstream.jobs.lifecycle.coordinator import EndOfInput
 from sqlstream.jobs.lifecycle.failure import is_slow_start, job_error
+from sqlstream.jobs.lifecycle.query_settings import settings_of_query
 from sqlstream.jobs.lifecycle.specification import Sink, no_check
 from sqlstream.jobs.reports.progress import micro_batches
 from sqlstream.planner.operators.top_n import Limit
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.spark.internals import make_active
-from sqlstream.spark.running import ONE_AT_A_TIME
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -153,7 +153,7 @@ class Launch:
         elif self.interval_ms:
             writer = writer.trigger(processingTime=f"{self.interval_ms} milliseconds")
         try:
-            with batches_of_blobs(self.rows.sparkSession) if self.has_blobs else nullcontext():
+            with settings_of_query(self.rows.sparkSession, has_blobs=self.has_blobs, temporary=self.temporary):
                 return _started(writer)
         except AnalysisException as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
@@ -175,29 +175,6 @@ class Launch:
             self.control.end(table)
         if self.clock.ends:
             self.control.end_clock()
-
-
-BLOBS_OF_A_BATCH = 100
-"""Blobs have up to 200 kB, so an Arrow batch of them has 20 MB at most."""
-
-_ROWS_OF_A_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
-
-
-@contextmanager
-def batches_of_blobs(spark: SparkSession) -> Iterator[None]:
-    """A context manager: queries that start in it have no more than BLOBS_OF_A_BATCH rows in an Arrow batch between
-    Spark and Python. A query takes a copy of the session's settings as it starts.
-    """
-    with ONE_AT_A_TIME:
-        usual = str(spark.conf.get(_ROWS_OF_A_BATCH))
-        if 0 < int(usual) <= BLOBS_OF_A_BATCH:
-            yield
-            return
-        spark.conf.set(_ROWS_OF_A_BATCH, str(BLOBS_OF_A_BATCH))
-        try:
-            yield
-        finally:
-            spark.conf.set(_ROWS_OF_A_BATCH, usual)
 
 
 def _started(writer: DataStreamWriter) -> StreamingQuery:

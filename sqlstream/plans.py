@@ -50,6 +50,7 @@ from sqlstream.settings import (
     NEEDS_SETTING,
     PARTIAL_INSERT,
     REUSE,
+    REUSE_SOURCE,
     UPSERT_MATERIALIZE,
     Settings,
 )
@@ -521,8 +522,10 @@ def missing_sources(plan: Node) -> list[Diagnostic]:
 
 
 def engine_settings_of(settings: Settings) -> EngineSettings:
-    """Converts the session's settings into those of the physical planner: the engine and operator chaining."""
-    return EngineSettings(settings["sqlstream.engine"], settings["pipeline.operator-chaining.enabled"])
+    """Converts the session's settings into those of the physical planner."""
+    return EngineSettings(
+        settings["sqlstream.engine"], settings["pipeline.operator-chaining.enabled"], settings[REUSE_SOURCE]
+    )
 
 
 NO_KEY = "SS286"

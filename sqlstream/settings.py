@@ -46,6 +46,7 @@ STATIC_SETTING = "SS523"
 COLUMN_EXPANSION = "table.column-expansion-strategy"
 MULTI_JOIN = "table.optimizer.multi-join.enabled"
 REUSE = "table.optimizer.reuse-sub-plan-enabled"
+REUSE_SOURCE = "table.optimizer.reuse-source-enabled"
 UPSERT_MATERIALIZE = "table.exec.sink.upsert-materialize"
 PARTIAL_INSERT = "sqlstream.partial-insert"
 RESULT_MODE = "sql-client.execution.result-mode"
@@ -392,6 +393,13 @@ OPTIONS = (
         "Inner joins of streams on the same keys become one operator, which keeps the rows of each stream once and no "
         "results of joins in between; not where rows have a time to live. Flink's default is 'false'. A job keeps that "
         "of its checkpoint.",
+        "true",
+    ),
+    Option(
+        REUSE_SOURCE,
+        BOOLEAN,
+        "A table that a statement set reads more than once from files is read and decoded once, where tasks read it; "
+        "EXPLAIN PHYSICAL says Reused. A job keeps that of its checkpoint.",
         "true",
     ),
     Option(

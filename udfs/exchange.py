@@ -68,7 +68,7 @@ they carry."""
 
 
 BYTES_PER_BLOB = 200_000
-"""The most that a blob holds, unless one row is larger: Spark hands 10,000 blobs at once to a worker, at most 2 GB."""
+"""The most that a blob holds, unless one row is larger: Spark hands 100 blobs at once to a worker, at most 20 MB."""
 
 
 BYTES_PER_BATCH = 1 << 22
@@ -461,7 +461,7 @@ def _write(rows: pa.Table, sink: pa.BufferOutputStream) -> None:
         writer.write_table(rows)
 
 
-def from_bytes(blob: bytes) -> pa.Table:
+def from_bytes(blob: bytes | pa.Buffer) -> pa.Table:
     """The rows of an Arrow IPC stream; they share memory with the bytes."""
     return pa.ipc.open_stream(blob).read_all()
 

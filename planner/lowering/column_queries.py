@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -12,12 +13,13 @@ from sqlstream.planner.bad_rows import required_columns
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.lowering.bad_rows import null_text, with_letters
-from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, file_rows, from_table, with_clock
+from sqlstream.planner.lowering.columnar.inputs import METRIC, ROWS, file_rows, from_table, places_of
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import bound_calls
 from sqlstream.planner.lowering.hidden_columns import column, hidden_results, quoted
 from sqlstream.planner.lowering.time import null_time, time_name
 from sqlstream.planner.physical.column_queries import Selection
+from sqlstream.planner.physical.steps import Read
 from sqlstream.types import BIGINT, from_arrow
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.bad_records import BAD
@@ -32,11 +34,12 @@ DISCARDED_METRIC, DISCARDED_ROWS = "discarded", "rows"
 """The metric of a query whose sink keeps no rows: the number of rows of its result."""
 
 
-def lower_column_query(query: Selection, context: Context, *, discards: bool) -> DataFrame:
+def lower_column_query(query: Selection, read_step: Read, context: Context, *, discards: bool) -> DataFrame:
     """Builds the DataFrame of a query that tasks compute, with a metric that counts the rows that they have read.
     ``discards``: it has no rows, because the sink keeps none.
     """
     scan, table, tolerates = query.scan, query.scan.table, query.scan.on_error.tolerates
+    read_step = replace(read_step, node=scan)  # which reads the required columns, too
     columns = {c.name: _tolerant(c) if tolerates else from_table(c, table) for c in query.columns}
     clock = [(CLOCK, pa.int64())] if query.reads_clock else []
     read = pa.schema([*((name, source.type) for name, source in columns.items()), *clock])
@@ -44,7 +47,7 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     checked = [c for c in required_columns(table) if c.name in query.required]
     checked.sort(key=lambda c: c.time is not TimeDomain.EVENT)  # whose errors are said before others
     required = tuple(_required(c, table) for c in checked)
-    reader = file_rows(scan, with_bad, columns, context, letters=query.has_letters, required=required)
+    reader = file_rows(read_step, with_bad, columns, context, letters=query.has_letters, required=required)
     counts = (ROWS_READ, ROWS_GIVEN, *([ROWS_BAD] if tolerates else []))
     given = [*((name, kind) for name, _, kind in query.fields), *((name, BIGINT) for name in counts)]
     given += [(BAD, from_arrow(BAD_TYPE))] if query.has_letters else []
@@ -52,9 +55,9 @@ def lower_column_query(query: Selection, context: Context, *, discards: bool) ->
     sources, steps = tuple(source for _, source, _ in query.fields), bound_calls(query.steps, context.runtime)
     work = ColumnRows(reader, schema, sources, steps, discards)
     ddl = ", ".join(f"{quoted(name)} {kind.ddl()}" for name, kind in given)
-    places = context.runtime.places(scan)
-    rows = (with_clock(places) if query.reads_clock else places).mapInArrow(rows_of(work), ddl)
-    rows = rows.observe(f"{METRIC}/0/0/{quote(table.name, safe='')}", F.sum(ROWS_READ).alias(ROWS))
+    rows = places_of(read_step, context, clock=query.reads_clock).rows.mapInArrow(rows_of(work), ddl)
+    if read_step.shared is None:
+        rows = rows.observe(f"{METRIC}/0/0/{quote(table.name, safe='')}", F.sum(ROWS_READ).alias(ROWS))
     if discards:
         rows = rows.observe(f"{DISCARDED_METRIC}/", F.sum(ROWS_GIVEN).alias(DISCARDED_ROWS))
     if tolerates:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from sqlglot import exp
@@ -49,6 +50,15 @@ class Counted:
         return f"{METRIC}/{len(self.sources)}/{quote(self.sources[-1][0], safe='')}"
 
 
+class Places(NamedTuple):
+    """What tasks read: the places of files or messages, or rows that are read for several steps. ``parts``: the hidden
+    columns that order rows of files (``udfs.exchange.PARTS``).
+    """
+
+    rows: DataFrame
+    parts: tuple[pa.Field, ...]
+
+
 @dataclass(frozen=True)
 class RequiredTime:
     """An event time that every row of a scan must have. ``name``: as messages show it. ``expression``: over the columns
@@ -65,7 +75,8 @@ class Context:
     """What lowering functions share while a plan is lowered.
 
     ``lower_step`` is the function that returns the rows of a step, -U rows included. ``counted`` remembers the sources
-    whose bad rows the query already counts as a metric. ``functions`` says what happens to rows for which a scalar
+    whose bad rows the query already counts as a metric. ``shared`` has the rows that are read once for several steps,
+    by the numbers of their reads (``SharedRead``). ``functions`` says what happens to rows for which a scalar
     function raises an exception. ``required_time``: the event time that operators above need of the scan below, None
     if none do.
     """
@@ -74,6 +85,7 @@ class Context:
     plan: PhysicalPlan
     lower_step: Callable[[Step, Context], DataFrame]
     counted: Counted = field(default_factory=Counted)
+    shared: dict[int, Places] = field(default_factory=dict)
     functions: OnError = FAIL
     required_time: RequiredTime | None = None
 

@@ -30,8 +30,10 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Scan, StatementSet, dead_letter_tables
 from sqlstream.planner.operators.lookup import Lookup, failed_marker, lookup_nodes
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.physical.sources import Source, source_of
 from sqlstream.planner.physical.steps import Read, Step, stateful_nodes
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, PARTS, from_bytes
+from sqlstream.udfs.kafka.rows import SplitFormat
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.source import LookupSource
 from sqlstream.udfs.spark.batches import Batches, SideRows
@@ -150,9 +152,9 @@ class SharedSources:
     def __init__(self, runtime: Runtime, root: Step) -> None:
         reads = [step for step in root.walk() if isinstance(step, Read)]
         self._runtime = runtime
-        self._ordered = {_source(read.node) for read in reads if read.in_order}
+        self._ordered = {source_of(read.node) for read in reads if read.in_order}
         self._columns = _read_columns(reads)
-        self._tables: dict[_Source, DataFrame] = {}
+        self._tables: dict[Source, DataFrame] = {}
         self._control: dict[str, DataFrame] = {}
         self._clock: DataFrame | None = None
 
@@ -178,7 +180,7 @@ class SharedSources:
 
     def read(self, scan: Scan, *, in_order: bool = False, located: bool = False) -> DataFrame:
         """The columns of this scan, and the hidden ones, from the shared source of the table."""
-        source = _source(scan)
+        source = source_of(scan)
         columns = self._columns[source]
         if source not in self._tables:
             whole = replace(scan, columns=columns, predicates=())
@@ -188,10 +190,11 @@ class SharedSources:
         return rows.select(*map(column, (*scan.columns, *extra)))
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        raise AssertionError("Spark reads the tables of a statement set")
+        """Asked once for a table: several readers share what they read (``SharedRead``)."""
+        return self._runtime.places(scan, in_order=in_order)
 
-    def record_format(self, scan: Scan) -> None:
-        raise AssertionError("Spark reads the tables of a statement set")
+    def record_format(self, scan: Scan) -> SplitFormat | None:
+        return self._runtime.record_format(scan)
 
     def control(self, table: str) -> DataFrame:
         if table not in self._control:
@@ -231,22 +234,14 @@ class SharedSources:
         return self._runtime.implementation(function)
 
 
-_Source = tuple[str, tuple[tuple[str, str], ...]]
-"""The name of a table, and its options."""
-
-
-def _source(scan: Scan) -> _Source:
-    return scan.table.name, scan.table.options
-
-
-def _read_columns(reads: Sequence[Read]) -> dict[_Source, tuple[str, ...]]:
+def _read_columns(reads: Sequence[Read]) -> dict[Source, tuple[str, ...]]:
     """By source, the columns that its scans read, in the table's order."""
-    needed: dict[_Source, set[str]] = {}
-    tables: dict[_Source, Table] = {}
+    needed: dict[Source, set[str]] = {}
+    tables: dict[Source, Table] = {}
     for scan in (read.node for read in reads):
-        tables[_source(scan)] = scan.table
+        tables[source_of(scan)] = scan.table
         columns = columns_to_read(scan.table, scan.columns, scan.on_error, checked=True)
-        needed.setdefault(_source(scan), set()).update(columns)
+        needed.setdefault(source_of(scan), set()).update(columns)
     return {one: tuple(c.name for c in tables[one].columns if c.name in read) for one, read in needed.items()}
 
 

@@ -45,7 +45,7 @@ from sqlstream.planner.lowering.time import time_error, time_name
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Correlate, Filter, Insert, Output, Project, Scan, Union
 from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog
-from sqlstream.planner.physical.steps import Read, Step, Write
+from sqlstream.planner.physical.steps import Read, Step, Write, read_below
 from sqlstream.udfs.exchange import HOLD, LATE_TABLE
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.lookup.operator import WholeTable
@@ -103,7 +103,7 @@ def lower_filter(node: Filter, step: Step, context: Context) -> DataFrame:
 def lower_output(node: Output, step: Write, context: Context) -> DataFrame:
     """Builds the DataFrame of a query's result, with its columns in order."""
     if step.columns is not None:
-        return lower_column_query(step.columns, context, discards=step.discards)
+        return lower_column_query(step.columns, read_below(step), context, discards=step.discards)
     rows = _all_read(node, step, context)
     return rows.select(*(column(f.name) for f in node.input.schema), *hidden_results(rows))
 
@@ -115,7 +115,7 @@ def lower_insert(node: Insert, step: Write, context: Context) -> DataFrame:
     assert len(names) == len(fields), (names, fields)
     columns = (column(f.name).alias(name) for f, name in zip(fields, names, strict=True))
     if step.columns is not None:
-        rows = lower_column_query(step.columns, context, discards=step.discards)
+        rows = lower_column_query(step.columns, read_below(step), context, discards=step.discards)
         return rows.select(*columns, *hidden_results(rows))
     rows = _all_read(node, step, context)
     return rows.select(*columns, *hidden_results(rows))

@@ -7,7 +7,7 @@ themselves. Each kind of node without state has a function of its own; operators
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import NoReturn
 
@@ -19,7 +19,10 @@ from sqlstream.planner.changes import drops_update_before
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet, below_projections
 from sqlstream.planner.physical.column_queries import Selection, column_query
+from sqlstream.planner.physical.shared_reads import sources_of_spark, with_shared_reads
+from sqlstream.planner.physical.sources import Source, source_of
 from sqlstream.planner.physical.steps import (
+    TOPICS,
     Ask,
     BlobWatermark,
     Compute,
@@ -56,8 +59,17 @@ def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
     if engine.is_of_spark:
         _require_one_clock(marks)
     clocks = clocks_of(plan, marks) if engine is Engine.COLUMNAR else PlanClocks()
-    whole = _Whole(plan, engine_settings, engine, clocks, marks, observes_watermarks(plan), count(), count(), count())
-    return PhysicalPlan(plan, Above(whole).step(plan), engine, clocks, marks)
+    whole = _Whole(plan, engine_settings, engine, clocks, marks, observes_watermarks(plan))
+    return PhysicalPlan(plan, _shared(whole) if whole.shares_reads else Above(whole).step(plan), engine, clocks, marks)
+
+
+def _shared(whole: _Whole) -> Step:
+    """The steps of a statement set. Spark reads a table where tasks cannot do it for all queries, which is known when
+    all are planned.
+    """
+    root = with_shared_reads(Above(whole).step(whole.plan))
+    sources = sources_of_spark(root)
+    return _shared(replace(whole, by_spark=whole.by_spark | sources)) if sources else root
 
 
 def _require_one_clock(marks: tuple[AssignTime, ...]) -> None:
@@ -72,7 +84,9 @@ def _require_one_clock(marks: tuple[AssignTime, ...]) -> None:
 
 @dataclass(frozen=True)
 class _Whole:
-    """Facts about the whole plan, and the numbers of its operators with state, lookups and watermarks."""
+    """Facts about the whole plan, and the numbers of its operators with state, lookups and watermarks. ``by_spark``:
+    what Spark reads of a statement set.
+    """
 
     plan: Node
     engine_settings: EngineSettings
@@ -80,9 +94,10 @@ class _Whole:
     clocks: PlanClocks
     marks: tuple[AssignTime, ...]
     observed: bool
-    operators: Iterator[int]
-    lookups: Iterator[int]
-    watermarks: Iterator[int]
+    by_spark: frozenset[Source] = frozenset()
+    operators: Iterator[int] = field(default_factory=count, init=False)
+    lookups: Iterator[int] = field(default_factory=count, init=False)
+    watermarks: Iterator[int] = field(default_factory=count, init=False)
 
     def watermark_source(self, mark: AssignTime, awaited: frozenset[TimeDomain]) -> WatermarkSource:
         """How Spark learns a watermark that no exchange reports: that of processing time by ticks, where others are
@@ -92,6 +107,21 @@ class _Whole:
         others = {m.domain for m in self.marks} != {mark.domain}
         by_ticks = mark.domain is TimeDomain.PROCESSING and self.engine is Engine.COLUMNAR and others
         return WatermarkSource.BY_TICKS if by_ticks else WatermarkSource.BY_ROWS
+
+    @property
+    def shares_reads(self) -> bool:
+        """True in a statement set whose tables tasks may read once for all queries. Other plans have a source for each
+        scan, also of one table, which may take other files than the other: a checkpoint knows how far each is.
+        """
+        return isinstance(self.plan, StatementSet) and self.engine_settings.shares_reads
+
+    def reads_files(self, scan: Scan) -> bool:
+        """True for a scan whose files or messages tasks may read. In a statement set, which has one source for a table,
+        these are files that are read for all its queries.
+        """
+        if isinstance(self.plan, StatementSet) and (not self.shares_reads or scan.table.connector == TOPICS):
+            return False
+        return source_of(scan) not in self.by_spark and self.engine_settings.sources.reads_files(scan)
 
     def is_only_reader(self, mark: AssignTime) -> bool:
         """True where an exchange that gets all rows may report their watermark.
@@ -241,14 +271,12 @@ class Above:
 
     def _files(self, node: Node, port: int, source: AssignTime | None) -> Selection | None:
         """The files that the exchange of an input reads itself; for this Spark need not know the times of rows."""
-        if isinstance(self.whole.plan, StatementSet):
-            return None
         others = (time for time in times_between(node.inputs[port]) if time is not source)
         if any(self.whole.watermark_source(time, self.awaited) is WatermarkSource.BY_ROWS for time in others):
             return None
         sources = self.whole.engine_settings.sources
         files = files_to_read(node, port, source, sources, calls=not self.functions.tolerates)
-        return files if files is not None and sources.reads_files(files.scan) else None
+        return files if files is not None and self.whole.reads_files(files.scan) else None
 
     # --- steps without state --------------------------------------------------------------------------------------
 
@@ -290,13 +318,14 @@ class Above:
         keeps.
         """
         sources = self.whole.engine_settings.sources
-        query = column_query(root, sources) if root is self.whole.plan else None
-        if query is None:
+        alone = root is self.whole.plan
+        query = column_query(root, sources)
+        if query is None or (query.scan.on_error.tolerates and not alone):
             return None, False
-        discards = isinstance(root, Insert) and sources.discards(root.table)
+        discards = alone and isinstance(root, Insert) and sources.discards(root.table)
         of_columns = format_of(query.scan) in ("arrow", "orc", "parquet")
         stays_with_spark = of_columns and (not discards or query.scan.on_error.tolerates)
-        if stays_with_spark or not sources.reads_files(query.scan):
+        if stays_with_spark or not self.whole.reads_files(query.scan):
             return None, False
         return query, discards
 

@@ -7,6 +7,16 @@ from typing import Protocol
 from sqlstream.planner.catalog import Function, Table
 from sqlstream.planner.nodes import Scan
 
+Source = tuple[str, tuple[tuple[str, str], ...]]
+"""The name of a table, and its options."""
+
+
+def source_of(scan: Scan) -> Source:
+    """What a scan of a statement set reads: all scans of the same are one source. An OPTIONS hint, or the time of FOR
+    SYSTEM_TIME, makes a table another one.
+    """
+    return scan.table.name, scan.table.options
+
 
 class PlannedSources(Protocol):
     """What planning asks about the tables and functions of a plan, and the session that runs it."""

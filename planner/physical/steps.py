@@ -105,11 +105,12 @@ class EngineSettings:
     """The settings on which physical planning depends.
 
     ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators with the same keys may be chained, without
-    an exchange between them.
+    an exchange between them. ``shares_reads``: in a statement set, tasks may read a table once for all queries.
     """
 
     engine: str = AUTO
     chains: bool = True
+    shares_reads: bool = True
     sources: PlannedSources = field(default_factory=ThroughSpark, compare=False)
 
 
@@ -146,7 +147,7 @@ def engine_of(plan: Node, setting: str) -> Engine:
 _FORMATS = frozenset({"csv", "json", "parquet", "text"})
 """Formats of files that exchanges read."""
 
-_TOPICS = "kafka"
+TOPICS = "kafka"
 """The connector whose messages exchanges read, in any format."""
 
 _KEYS = frozenset({"INT", "BIGINT", "STRING"})
@@ -192,7 +193,7 @@ def files_to_read(
     *_, last = _down(below)
     if read is None or not (read.names or read.computed) or not isinstance(last, Scan):
         return None
-    if last.table.connector != _TOPICS and format_of(last) not in _FORMATS:
+    if last.table.connector != TOPICS and format_of(last) not in _FORMATS:
         return None
     selected = selection(below, read.names, sources, marked, calls=calls, computed=read.computed)
     if selected is None or selected.scan.on_error.tolerates:
@@ -290,10 +291,25 @@ class Ask(Compute):
 
 
 @dataclass(frozen=True)
+class SharedRead:
+    """Files that tasks read once for several steps of a statement set: the columns of ``scan``, those of all readers.
+
+    ``times``: the columns that must hold event times, each with the time attribute and the table as messages name them.
+    ``in_order``: some reader depends on the order of rows.
+    """
+
+    number: int
+    scan: Scan
+    times: tuple[tuple[str, str, str], ...] = ()
+    in_order: bool = False
+
+
+@dataclass(frozen=True)
 class Read(Step):
     """The step that reads a table. ``by_exchange``: Spark only lists its files or ranges of messages, and the exchange
     downstream reads them. ``filtered``: it filters them, too. ``by_root``: the tasks of the root read them.
-    ``in_order``: hidden columns number the rows in their order.
+    ``in_order``: hidden columns number the rows in their order. ``shared``: what it reads is read once for several
+    steps; ``reused``: an earlier one of the plan.
     """
 
     node: Scan
@@ -301,16 +317,35 @@ class Read(Step):
     by_exchange: bool = False
     filtered: bool = False
     by_root: bool = False
+    shared: SharedRead | None = None
+    reused: bool = False
+
+    @property
+    def by_tasks(self) -> bool:
+        """True if tasks read the files or messages themselves."""
+        return self.by_exchange or self.by_root
 
     @property
     def runs(self) -> str:
-        if self.by_exchange or self.by_root:
+        if self.shared is not None:
+            if self.reused:
+                return f"Reused(reference_id=[{self.shared.number}])"
+            columns = ", ".join(self.shared.scan.columns)
+            return f"Spark lists the files, tasks read {columns} once for all readers, reuse_id=[{self.shared.number}]"
+        if self.by_tasks:
             reader = "exchange above reads" if self.by_exchange else "tasks of the root read"
             reader += " and filters" if self.filtered else ""
-            listed = "ranges of messages" if self.node.table.connector == _TOPICS else "files"
+            listed = "ranges of messages" if self.node.table.connector == TOPICS else "files"
             return f"Spark lists the {listed}, the {reader} their columns"
         filters = ", filters above it that Catalyst may push into the source" if self.node.predicates else ""
         return f'stream of connector "{self.node.table.connector}"{filters}'
+
+
+def read_below(step: Step) -> Read:
+    """The step that reads the table, below steps with one input."""
+    while not isinstance(step, Read):
+        step = step.input
+    return step
 
 
 class WatermarkSource(Enum):
@@ -488,6 +523,13 @@ class PhysicalPlan:
         """The stateful operators of the columnar engine, sorted by their number."""
         return tuple(step for step in self.root.walk() if isinstance(step, Operator))
 
+    @property
+    def has_blobs(self) -> bool:
+        """True if what goes to Python and comes from it are blobs, each of many rows: kernels run, or tasks read what
+        several readers share.
+        """
+        return any(isinstance(step, Operator) or _is_shared(step) for step in self.root.walk())
+
     def watermark_of(self, operator: Operator) -> Watermark:
         """What Spark's watermark stands for at an operator: the same as in the whole plan, or NONE if no step upstream
         reports one.
@@ -508,6 +550,10 @@ class PhysicalPlan:
     def observes_watermarks(self) -> bool:
         """True if Spark must report each watermark as a metric, because it combines several to their minimum."""
         return any(_observes(step) for step in self.root.walk())
+
+
+def _is_shared(step: Step) -> bool:
+    return isinstance(step, Read) and step.shared is not None
 
 
 def _observes(step: Step) -> bool:

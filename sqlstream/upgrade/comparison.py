@@ -27,7 +27,7 @@ from sqlstream.jobs.checkpoints.fingerprint import (
 from sqlstream.jobs.lifecycle.start import declared_states
 from sqlstream.jobs.records.history import last_committed
 from sqlstream.jobs.records.record import JobRecord, read_record, require_readable
-from sqlstream.planner.physical import EngineSettings, physical_plan
+from sqlstream.planner.physical import physical_plan
 from sqlstream.plans import Root
 from sqlstream.upgrade.planned import CatalogFunctions, PlannedJob
 
@@ -108,7 +108,7 @@ def _accepted(
 
 def _parts(plan: Root, job: PlannedJob, layout: StateLayout) -> tuple[FingerprintPart, ...]:
     declared = declared_states(CatalogFunctions(job.workspace.catalog))
-    return fingerprint(physical_plan(plan, EngineSettings(layout.engine, layout.chained)), declared)
+    return fingerprint(physical_plan(plan, layout.settings()), declared)
 
 
 def _refusal(

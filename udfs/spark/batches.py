@@ -26,6 +26,7 @@ from sqlstream.udfs.files.avro import AvroFiles
 from sqlstream.udfs.files.columnar import ColumnarFiles
 from sqlstream.udfs.files.directories import path_of_url
 from sqlstream.udfs.files.listed import FILES, MISSING_METRIC, SIZES, ListedFiles
+from sqlstream.udfs.files.shared import PackedRows
 from sqlstream.udfs.files.splits import FILE, SplitRows
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kafka.fetch import lift_of
@@ -76,6 +77,21 @@ def to_blobs(
             yield batch.set_column(0, BLOBS.field(0), numbers.take(batch.column(0)))
 
     return blobs
+
+
+def packed(rows: PackedRows, tasks: int) -> Batches:
+    """Returns a function for ``mapInArrow`` that reads source splits and packs their rows (``PACKED_DDL``). Their
+    column TASK divides them by the task that has read them, if Spark hashes it for ``tasks`` partitions.
+    """
+    numbers = numbers_of(tasks)
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        context = TaskContext.get()
+        partition = context.partitionId() if context is not None else 0
+        yield from rows.packed(batches, int(numbers[partition % tasks]))
+
+    return pack
 
 
 class RowsReader(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from sqlstream.planner.bad_rows import missing_are_null
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table, TimeDomain
 from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.fields import Schema
-from sqlstream.planner.lowering.context import Context
+from sqlstream.planner.lowering.context import Context, Places
 from sqlstream.planner.lowering.functions import bound_calls
 from sqlstream.planner.lowering.hidden_columns import column, hidden_clock, micros, quoted
 from sqlstream.planner.lowering.time import required_time, time_name, time_of
@@ -25,17 +25,19 @@ from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.column_queries import Selection
-from sqlstream.planner.physical.steps import BlobWatermark, Operator
+from sqlstream.planner.physical.steps import BlobWatermark, Operator, Read, SharedRead, read_below
 from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.column_rows import SelectedRows
 from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, LIFT, PARTS, Content, Exchange, part_fields
 from sqlstream.udfs.files.parquet import ParquetRows, TableFiles
 from sqlstream.udfs.files.records import RecordRows, RequiredValue
+from sqlstream.udfs.files.shared import PACKED_DDL, TASK, PackedRows, SharedRows
+from sqlstream.udfs.files.shared import ROWS as PACKED
 from sqlstream.udfs.files.splits import FILE, FromFile, SplitRows
 from sqlstream.udfs.kafka.rows import TopicFormat, TopicRows
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 from sqlstream.udfs.keys import can_hash
-from sqlstream.udfs.spark.batches import BLOBS_DDL, to_blobs
+from sqlstream.udfs.spark.batches import BLOBS_DDL, packed, to_blobs
 
 TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""
@@ -255,13 +257,14 @@ class Files:
     """Files or messages that the tasks of an exchange read themselves, without Spark's reader. ``places`` is a
     DataFrame with one row per file of ``table`` and task, since each task gets the whole list and reads its share, or
     per range of messages; ``reader`` turns such rows into the rows of ``table``, of which the exchange takes what is
-    ``selected``; all without it.
+    ``selected``; all without it. ``shared``: ``places`` are the rows themselves, read for several readers.
     """
 
     places: DataFrame
     reader: SplitRows
     table: str
     selected: SelectedRows | None = None
+    shared: bool = False
 
     def blobs(self, exchange: Exchange, number: int) -> DataFrame:
         """Reads the files and divides their rows by key group. Returns a DataFrame of blobs (rows packed as bytes), one
@@ -271,6 +274,8 @@ class Files:
         schema = self.reader.schema if self.selected is None else self.selected.schema
         blobs = self.places.mapInArrow(to_blobs(exchange, schema, self.reader, self.selected), BLOBS_DDL)
         read = f"content = {Content.READ.value}"
+        if self.shared:
+            return blobs.where(f"NOT {read}")
         counted = F.sum(F.expr(f"IF({read}, clock, 0L)")).alias(ROWS)
         name = f"{METRIC}/{number}/{exchange.port}/{quote(self.table, safe='')}"
         return blobs.observe(name, counted).where(f"NOT {read}")
@@ -303,28 +308,46 @@ def files_of(
         return None
     rows = rows.remove(rows.get_field_index(KEY_HASH)) if hashed else rows
     taken = {name: fields_of[name] for name in rows.names if name not in (KEY_HASH, CLOCK)}
-    scan = files.scan
-    places = context.runtime.places(scan, in_order=step.in_order)
-    if CLOCK in rows.names or files.reads_clock:
-        places = with_clock(places)
+    scan, read_step = files.scan, read_below(step.inputs[port])
+    clock = CLOCK in rows.names or files.reads_clock
+    places, parts = places_of(read_step, context, in_order=step.in_order, clock=clock)
     # Each partition of a topic is read by one task, in its order.
-    hidden = part_fields(places.columns) if step.in_order and FILE in places.columns else []
-    whole = pa.schema([*rows, *hidden])
+    whole = pa.schema([*rows, *(parts if step.in_order else ())])
     if not files.steps:
         columns = {name: _from_file(source, files, inputs) for name, source in taken.items()}
-        return Files(places, file_rows(scan, whole, columns, context), scan.table.name)
+        reader = file_rows(read_step, whole, columns, context)
+        return Files(places, reader, scan.table.name, shared=read_step.shared is not None)
     column_of = {name: column for name, column, _ in files.fields}
     times = {column_of[source.field]: time for source in taken.values() if (time := _event_time(source, inputs))}
     columns = {column.name: from_table(column, scan.table, times.get(column.name)) for column in files.columns}
     constants = (f for f in whole if f.name not in taken)
-    clock = [] if CLOCK in whole.names or not files.reads_clock else [(CLOCK, pa.int64())]
-    read = pa.schema([*((name, column.type) for name, column in columns.items()), *constants, *clock])
+    clocks = [(CLOCK, pa.int64())] if files.reads_clock and CLOCK not in whole.names else []
+    read = pa.schema([*((name, column.type) for name, column in columns.items()), *constants, *clocks])
     steps = bound_calls(files.steps, context.runtime)
     selected = SelectedRows(steps, whole, {name: column_of[field.field] for name, field in taken.items()})
-    return Files(places, file_rows(scan, read, columns, context), scan.table.name, selected)
+    reader = file_rows(read_step, read, columns, context)
+    return Files(places, reader, scan.table.name, selected, read_step.shared is not None)
 
 
 def file_rows(
+    read: Read,
+    rows: pa.Schema,
+    columns: Mapping[str, FromFile],
+    context: Context,
+    *,
+    letters: bool = False,
+    required: tuple[RequiredValue, ...] = (),
+) -> SplitRows:
+    """How tasks read ``rows`` of the ``places_of`` a step: files or messages, with bad records apart (see
+    ``RecordRows``), or what has been read for several steps.
+    """
+    if read.shared is not None:
+        checked = {name: replace(column, event_time=None, not_null=None) for name, column in columns.items()}
+        return SharedRows(rows, checked)
+    return _reader(read.node, rows, columns, context, letters=letters, required=required)
+
+
+def _reader(
     scan: Scan,
     rows: pa.Schema,
     columns: Mapping[str, FromFile],
@@ -333,7 +356,6 @@ def file_rows(
     letters: bool = False,
     required: tuple[RequiredValue, ...] = (),
 ) -> SplitRows:
-    """The reader of the files or messages of a scan in tasks, with bad records apart. See ``RecordRows``."""
     records = context.runtime.record_format(scan)
     if isinstance(records, TopicFormat):
         return TopicRows(rows, columns, records, letters, required)
@@ -368,3 +390,37 @@ def from_file(column: TableColumn, table: str, *, micros: bool = False, event_ti
     """How tasks read a column of a table from its files. ``micros`` and ``event_time``: see ``FromFile``."""
     not_null = None if column.nullable else f'column "{column.name}" of table "{table}" is NOT NULL and got NULL'
     return FromFile(column.name, column.type.to_arrow(), micros, event_time, not_null)
+
+
+# --- files that are read once for several steps -----------------------------------------------------------------
+# Their rows go through a shuffle as packed bytes, below which the plans of all readers are equal, so that Spark runs it
+# once in a micro-batch (ReusedExchange). Operators with state could not be shared like that, because Spark runs each
+# branch of a plan on its own.
+
+
+def places_of(read: Read, context: Context, *, in_order: bool = False, clock: bool = False) -> Places:
+    """What tasks get for a step that they read: the places of files or messages (``Runtime.places``), with the time if
+    ``clock``, or the packed rows of a shared read, the same DataFrame for all its readers.
+    """
+    if read.shared is None:
+        rows = context.runtime.places(read.node, in_order=in_order)
+        parts = tuple(part_fields(rows.columns)) if FILE in rows.columns else ()
+        return Places(with_clock(rows) if clock else rows, parts)
+    if read.shared.number not in context.shared:
+        context.shared[read.shared.number] = _packed(read.shared, context)
+    return context.shared[read.shared.number]
+
+
+def _packed(shared: SharedRead, context: Context) -> Places:
+    scan, runtime = shared.scan, context.runtime
+    places = runtime.places(scan, in_order=shared.in_order)
+    times = {name: time_name(time, table) for name, time, table in shared.times}
+    read = [c for c in scan.table.columns if c.name in scan.columns]
+    columns = {c.name: from_file(c, scan.table.name, event_time=times.get(c.name)) for c in read}
+    parts = tuple(part_fields(places.columns)) if shared.in_order else ()
+    schema = pa.schema([*((name, column.type) for name, column in columns.items()), *parts])
+    reader = PackedRows(_reader(scan, schema, columns, context))
+    tasks = int(str(runtime.spark.conf.get("spark.sql.shuffle.partitions")))
+    rows = with_clock(places).mapInArrow(packed(reader, tasks), PACKED_DDL)
+    name = f"{METRIC}/shared-{shared.number}/0/{quote(scan.table.name, safe='')}"
+    return Places(rows.observe(name, F.sum(PACKED).alias(ROWS)).repartition(tasks, TASK), parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlstream.errors import ExecutionError, UnsupportedError, repeating
@@ -25,8 +25,8 @@ from sqlstream.jobs.checkpoints.fingerprint import (
 )
 from sqlstream.jobs.checkpoints.storage import Storage, damaged, is_json, storage_at
 from sqlstream.planner.node import Node
-from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
-from sqlstream.planner.physical.sources import PlannedSources, ThroughSpark
+from sqlstream.planner.physical import PhysicalPlan, physical_plan
+from sqlstream.planner.physical.sources import PlannedSources
 from sqlstream.planner.physical.steps import Engine, engine_of
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def open_checkpoint(
     declared: Declared | None = None,
     *,
     chaining: bool = True,
+    sharing: bool = True,
     sources: PlannedSources | None = None,
     new_key_groups: int = DEFAULT_KEY_GROUPS,
 ) -> Checkpoint:
@@ -104,8 +105,9 @@ def open_checkpoint(
 
     ``engine`` and ``key_groups``: the layout of state that is required; ``auto`` and None accept that of the
     checkpoint, and let a new checkpoint choose. ``declared`` gets the name of a process function and returns its
-    declared state. ``chaining``: in a new checkpoint, operators are chained where possible. ``sources``: what they can
-    do beside giving rows to Spark; None for nothing. ``new_key_groups``: those of a new checkpoint where ``key_groups``
+    declared state. ``chaining``: in a new checkpoint, operators are chained where possible; ``sharing``: tasks
+    read tables of a statement set once for all queries. ``sources``: what they can do beside giving rows to Spark; None
+    for nothing. ``new_key_groups``: those of a new checkpoint where ``key_groups``
     is None.
 
     Raises ExecutionError SS421 if the stored state is not that of the plan, SS424 and SS425 if its layout is not the
@@ -114,14 +116,14 @@ def open_checkpoint(
     require_plain(path)
     storage = storage_at(path, spark)
     stored, laid_out = storage.read(PLAN), stored_layout(storage)
-    layout = laid_out or _new_layout(engine_of(plan, engine), key_groups or new_key_groups, chaining)
+    layout = laid_out or _new_layout(engine_of(plan, engine), key_groups or new_key_groups, chaining, sharing)
     try:
-        physical = physical_plan(plan, EngineSettings(layout.engine, layout.chained, sources or ThroughSpark()))
+        physical = physical_plan(plan, layout.settings(sources))
     except UnsupportedError as error:
         if stored is None:
             raise
         # The checkpoint has chosen the engine, which no setting changes; most often the query has a new operator.
-        other = EngineSettings(Engine.COLUMNAR.value, layout.chained, sources or ThroughSpark())
+        other = replace(layout, engine=Engine.COLUMNAR.value).settings(sources)
         require_compatible(path, stored, fingerprint(physical_plan(plan, other), declared))
         hint = f'Checkpoint "{path}" goes on with the engine "{layout.engine}" only; start in a new directory {_NEW}.'
         raise UnsupportedError(error.diagnostic.code, error.diagnostic.message, hint=hint) from error
@@ -147,14 +149,14 @@ def is_of_plan(path: str, plan: Node, spark: SparkSession, declared: Declared | 
         return None
     parts = from_text(stored)
     try:
-        physical = physical_plan(plan, EngineSettings(layout.engine, layout.chained))
+        physical = physical_plan(plan, layout.settings())
     except UnsupportedError:  # the engine of the checkpoint does not run the plan
         return False
     return parts is not None and difference(parts, fingerprint(physical, declared)) is None
 
 
-def _new_layout(engine: Engine, key_groups: int, chaining: bool) -> StateLayout:
-    return StateLayout(engine.value, key_groups, chaining and engine is Engine.COLUMNAR)
+def _new_layout(engine: Engine, key_groups: int, chaining: bool, sharing: bool) -> StateLayout:
+    return StateLayout(engine.value, key_groups, chaining and engine is Engine.COLUMNAR, sharing)
 
 
 def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:

@@ -20,8 +20,18 @@ from sqlstream.jobs.checkpoints.storage import Storage, damaged
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
-from sqlstream.planner.physical import PhysicalPlan
-from sqlstream.planner.physical.steps import Compute, Engine, Mark, NativeState, Operator, Read, Step, WatermarkSource
+from sqlstream.planner.physical import EngineSettings, PhysicalPlan
+from sqlstream.planner.physical.sources import PlannedSources, ThroughSpark
+from sqlstream.planner.physical.steps import (
+    Compute,
+    Engine,
+    Mark,
+    NativeState,
+    Operator,
+    Read,
+    Step,
+    WatermarkSource,
+)
 from sqlstream.udfs.texts import json_of
 
 Declared = Callable[[str], str]
@@ -252,13 +262,19 @@ class StateLayout:
     """How a job's state is stored. ``engine`` is the value of an ``Engine``; the other fields apply to the columnar
     engine.
 
-    ``key_groups``: the number of key groups. ``chained``: operators on the same keys run in one call; False for
-    checkpoints that were written before this field existed.
+    ``key_groups``: the number of key groups. ``chained``: operators on the same keys run in one call.
+    ``shares_reads``: in a statement set, tasks may read a table once for all queries. Both are False for checkpoints
+    that were written before the field existed.
     """
 
     engine: str
     key_groups: int = DEFAULT_KEY_GROUPS
     chained: bool = False
+    shares_reads: bool = False
+
+    def settings(self, sources: PlannedSources | None = None) -> EngineSettings:
+        """The settings with which a plan is made for this layout. ``sources``: None where only state matters."""
+        return EngineSettings(self.engine, self.chained, self.shares_reads, sources or ThroughSpark())
 
 
 def stored_layout(storage: Storage) -> StateLayout | None:

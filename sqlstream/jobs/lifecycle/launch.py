@@ -80,7 +80,7 @@ class Launch:
     * ``ended``: an earlier run has written the end of the input to the checkpoint, so all windows are closed.
     * ``drained``: the input has no end, but an earlier run was drained. This run only completes what that one may have
       left undone.
-    * ``has_blobs``: kernels run, and what goes to them and comes from them are blobs, each of many rows.
+    * ``has_blobs``: rows between Spark and Python are blobs, each of many rows.
     * ``end_planned``: the micro-batch that reads the last of a bounded input ends it.
     * ``end_of_input``: whether windows and timers fire at the end of bounded input, or wait for the next run.
     * ``watermarks``: stores the watermarks of jobs with several sources. ``lifted``: advances those of sources that

@@ -59,7 +59,7 @@ from sqlstream.planner.nodes import Insert, Output, Scan, StatementSet
 from sqlstream.planner.operators.joined_sides import joined_scans
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.operators.top_n import first_rows
-from sqlstream.planner.physical import EngineSettings, PhysicalPlan, physical_plan
+from sqlstream.planner.physical import PhysicalPlan, physical_plan
 from sqlstream.planner.physical.steps import watermarked_nodes
 from sqlstream.planner.rules.push_filters import comparisons
 from sqlstream.plans import (
@@ -338,8 +338,7 @@ class SessionJobs:
         settings = workspace.settings
 
         def parts_of(layout: StateLayout | None) -> tuple[FingerprintPart, ...]:
-            engine = settings["sqlstream.engine"] if layout is None else layout.engine
-            engine_settings = EngineSettings(engine, layout is not None and layout.chained)
+            engine_settings = (layout or StateLayout(settings["sqlstream.engine"])).settings()
             return fingerprint(physical_plan(plan, engine_settings), declared_states(sources))
 
         partitions = spark_settings(settings).get("spark.sql.shuffle.partitions")

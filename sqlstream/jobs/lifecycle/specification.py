@@ -93,7 +93,7 @@ class Execution:
 
     * ``checkpointing``: when the epochs of unbounded jobs begin. ``clock_interval_ms``: the time between two ticks of
       processing time, for plans that need ticks.
-    * ``engine``, ``key_groups``, ``chaining``: the layout of the state, as ``open_checkpoint`` gets it.
+    * ``engine``, ``key_groups``, ``chaining``, ``sharing``: the layout of the state, as ``open_checkpoint`` gets it.
     * ``few_key_groups``: a new checkpoint for which ``key_groups`` says nothing has one for each task of a shuffle,
       because each costs a call of the kernel in every micro-batch.
     * ``restart``: what happens when the job fails. ``end_of_input``: what happens to pending windows and timers when
@@ -110,6 +110,7 @@ class Execution:
     engine: str = AUTO
     key_groups: int | None = None
     chaining: bool = True
+    sharing: bool = True
     few_key_groups: bool = False
     restart: RestartStrategy = NO_RESTART
     end_of_input: EndOfInput = EndOfInput.FINAL
@@ -208,6 +209,7 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
         engine=Engine.REAL_TIME.value if is_real_time(settings) else settings["sqlstream.engine"],
         key_groups=settings["pipeline.max-parallelism"],
         chaining=settings["pipeline.operator-chaining.enabled"],
+        sharing=settings["table.optimizer.reuse-source-enabled"],
         few_key_groups=is_low(settings),
         restart=restart_strategy(settings),
         end_of_input=end_of_input_of(settings, named=named),

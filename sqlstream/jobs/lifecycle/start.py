@@ -200,6 +200,7 @@ def _opened(path: str, spark: SparkSession, job: JobSpecification) -> Checkpoint
         execution.key_groups,
         declared_states(sources),
         chaining=execution.chaining,
+        sharing=execution.sharing,
         sources=sources,
         new_key_groups=key_groups_for(spark, few=execution.few_key_groups),
     )
@@ -260,7 +261,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         ended=ended,
         drained=ended and not bounded,
         end_planned=end_planned,
-        has_blobs=bool(physical.operators) and not Engine(checkpoint.layout.engine).is_of_spark,
+        has_blobs=physical.has_blobs,
         watermarks=watermarks,
         lifted=None if bounded or ended else lifted_sources(physical, control),
         idle=None if bounded or ended else idle_sources(physical, control, execution.idle_timeout_ms),

@@ -1,0 +1,186 @@
+"""What the queries of a statement set read from files is read once, and a job goes on as it began."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlstream
+from sqlstream.jobs import Job, JobState
+from tests.sqlstream.jobs.lifecycle.test_windows_computed_once import put
+
+pytestmark = pytest.mark.spark
+
+TABLES = """
+    CREATE TABLE minutes (k STRING, n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json',
+        'path' = '{0}/minutes');
+    CREATE TABLE hours (k STRING, n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{0}/hours');
+    CREATE TABLE chosen (k STRING, ts TIMESTAMP(3)) WITH ('connector' = 'filesystem', 'format' = 'json',
+        'path' = '{0}/chosen');
+    CREATE TABLE pairs (k STRING, a TIMESTAMP(3), b TIMESTAMP(3)) WITH ('connector' = 'filesystem',
+        'format' = 'json', 'path' = '{0}/pairs');
+    CREATE TABLE dead (record STRING, error STRING, source STRING) WITH ('connector' = 'filesystem',
+        'format' = 'json', 'path' = '{0}/dead');"""
+MINUTES = """INSERT INTO minutes SELECT k, COUNT(*) FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE)
+        GROUP BY k, window_start, window_end;"""
+CHOSEN = "INSERT INTO chosen SELECT k, ts FROM events WHERE k = 'b';"
+SET = f"""{MINUTES}
+    INSERT INTO hours SELECT k, COUNT(*) FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '2' MINUTE)
+        WHERE k <> 'a' GROUP BY k, window_start, window_end;
+    {CHOSEN}"""
+JOIN = f"""INSERT INTO pairs SELECT l.k, l.ts, r.ts FROM events AS l JOIN events AS r ON l.k = r.k
+        AND l.ts BETWEEN r.ts - INTERVAL '10' SECOND AND r.ts - INTERVAL '0.001' SECOND;
+    {CHOSEN}"""
+
+
+@contextmanager
+def started(
+    spark: Any, folder: Path, inserts: str, reuse: str = "true", options: str = "", form: str = "json"
+) -> Iterator[Job]:
+    with sqlstream.connect(spark) as session:
+        job = session.sql(f"""
+        SET 'table.optimizer.reuse-source-enabled' = '{reuse}'; SET 'pipeline.name' = 'shared';
+        SET 'execution.checkpointing.dir' = '{folder}/checkpoints';
+        SET 'execution.end-of-input' = 'pause'; SET 'execution.runtime-mode' = 'streaming';
+        CREATE TABLE events (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem',
+            'format' = '{form}', 'path' = '{folder}/in'{options});
+        {TABLES.format(folder)}
+        EXECUTE STATEMENT SET BEGIN {inserts} END""")
+        assert isinstance(job, Job)
+        yield job
+
+
+def run(*args: Any, **options: Any) -> int:
+    """Runs the job on what is there. Returns how often its last micro-batch takes the rows of another exchange."""
+    with started(*args, **options) as job:
+        return reused_exchanges(job)
+
+
+def reused_exchanges(job: Job) -> int:
+    query: Any = job._query.present
+    job.wait()
+    plan = query._jsq.streamingQuery().lastExecution().executedPlan().toString()
+    return int(plan.count("ReusedExchange"))
+
+
+def rows(folder: Path, table: str) -> list[str]:
+    return sorted(line for path in (folder / table).rglob("part-*.json") for line in path.read_text().splitlines())
+
+
+A, B = (f'"2024-01-01 00:00:0{second}.000000"' for second in (2, 3))
+FIRST = '{"k":"a","a":"2024-01-01 00:00:00.000000","b":"2024-01-01 00:00:01.000000"}'
+RESULTS = {
+    SET: {
+        "minutes": ['{"k":"a","n":2}', '{"k":"b","n":2}', '{"k":"c","n":1}', '{"k":"c","n":1}'],
+        "hours": ['{"k":"b","n":2}', '{"k":"c","n":2}'],
+        "chosen": [f'{{"k":"b","ts":{A}}}', f'{{"k":"b","ts":{B}}}'],
+    },
+    JOIN: {
+        "pairs": [FIRST, f'{{"k":"b","a":{A},"b":{B}}}'],
+        "chosen": [f'{{"k":"b","ts":{A}}}', f'{{"k":"b","ts":{B}}}'],
+    },
+}
+
+
+def in_three_parts(folder: Path, part: Callable[[int], int]) -> list[int]:
+    """What ``part`` returns for each part of the rows, after each of which the job pauses."""
+    parts = (
+        [("a", "00:00:00"), ("a", "00:00:01"), ("b", "00:00:02")],
+        [("b", "00:00:03"), ("c", "00:00:04"), ("c", "00:01:30")],
+        [("c", "00:05:00")],
+    )
+    reused = []
+    for number, events in enumerate(parts):
+        put(folder, number, *events)
+        reused.append(part(number))
+    return reused
+
+
+def results(folder: Path, text: str) -> dict[str, list[str]]:
+    return {table: rows(folder, table) for table in RESULTS[text]}
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "then"),
+    [(SET, "true", "false"), (SET, "false", "true"), (JOIN, "true", "true"), (JOIN, "false", "true")],
+)
+def test_a_table_is_read_once_and_jobs_go_on_as_they_began(
+    spark: Any, tmp_path: Path, text: str, first: str, then: str
+) -> None:
+    reused = in_three_parts(tmp_path, lambda part: run(spark, tmp_path, text, then if part else first))
+    assert reused == [2 if first == "true" else 0] * 3
+    assert results(tmp_path, text) == RESULTS[text]
+
+
+def test_jobs_of_versions_that_did_not_share_go_on_without_it(spark: Any, tmp_path: Path) -> None:
+    def part(number: int) -> int:
+        reused = run(spark, tmp_path, SET, "true" if number else "false")
+        (layout,) = tmp_path.rglob("layout.json")
+        stored = json.loads(layout.read_text())
+        assert stored.pop("shares_reads", None) is (None if number else False)
+        layout.write_text(json.dumps(stored))
+        return reused
+
+    assert in_three_parts(tmp_path, part) == [0, 0, 0]
+    assert results(tmp_path, SET) == RESULTS[SET]
+
+
+@pytest.mark.parametrize("text", [SET, JOIN])
+def test_another_filter_or_option_may_leave_the_table_to_spark_and_give_it_back(
+    spark: Any, tmp_path: Path, text: str
+) -> None:
+    by_spark = text.replace("WHERE k = 'b'", "WHERE UPPER(k) = 'B'")
+    reused = in_three_parts(tmp_path, lambda part: run(spark, tmp_path, by_spark if part == 1 else text))
+    assert reused == [2, 0, 2]
+    assert results(tmp_path, text) == RESULTS[text]
+
+
+@pytest.mark.parametrize("text", [SET, JOIN])
+def test_bad_rows_may_be_tolerated_later(spark: Any, tmp_path: Path, text: str) -> None:
+    options = ", 'on-error' = 'skip'"
+    reused = in_three_parts(tmp_path, lambda part: run(spark, tmp_path, text, options=options if part == 1 else ""))
+    assert reused == [2, 0, 2]
+    assert results(tmp_path, text) == RESULTS[text]
+
+
+@pytest.mark.parametrize("reuse", ["true", "false"])
+def test_rows_and_dead_letters_are_counted_once(spark: Any, tmp_path: Path, reuse: str) -> None:
+    put(tmp_path, 1, ("a", "00:00:00"), ("b", "00:00:02"))
+    with started(spark, tmp_path, SET, reuse) as job:
+        job.wait()
+    assert (job.progress().rows_in, job.progress().bad_rows) == (2, {})
+    (tmp_path / "in" / "2.json").write_text('{"k": "b", "ts": "2024-01-01 00:00:03"}\n{"k": "b", "ts": "now"}\n')
+    with started(spark, tmp_path, SET, reuse, ", 'on-error' = 'dead-letter:dead'") as job:
+        job.wait()
+    assert (job.progress().rows_in, job.progress().bad_rows) == (2, {"events": 1})
+    assert len(rows(tmp_path, "dead")) == 1
+
+
+@pytest.mark.parametrize(("form", "inserts"), [("csv", SET), ("parquet", SET.replace(CHOSEN, ""))])
+def test_files_in_pieces_are_read_once_in_each_micro_batch(spark: Any, tmp_path: Path, form: str, inserts: str) -> None:
+    """Stopped between two of them, too."""
+    count = 20_000
+    seconds = spark.range(count).selectExpr("CONCAT('k', id % 7) AS k", "TIMESTAMP_SECONDS(1704067200 + id) AS ts")
+    text = "CAST(ts AS STRING) AS ts" if form == "csv" else "ts"
+    seconds.selectExpr("k", text).coalesce(1).write.format(form).save(f"{tmp_path}/in")
+    (written,) = (tmp_path / "in").glob(f"*.{form}")
+    options = f", 'source.max-bytes-per-trigger' = '{written.stat().st_size // 12 + 1} b'"
+    inserts = inserts.replace("'b'", "'k1'").replace("'a'", "'k2'")
+    with started(spark, tmp_path, inserts, options=options, form=form) as job:
+        while job.progress().batches < 1 and job.state is JobState.RUNNING:
+            time.sleep(0.01)
+        job.stop()
+    before = job.progress().rows_in
+    with started(spark, tmp_path, inserts, options=options, form=form) as job:
+        assert reused_exchanges(job) == (2 if form == "csv" else 1)
+    assert before + job.progress().rows_in == count
+    assert before < count
+    assert len(rows(tmp_path, "chosen")) == (len(range(1, count, 7)) if form == "csv" else 0)
+    counts: list[int] = [json.loads(row)["n"] for row in rows(tmp_path, "minutes")]
+    assert sum(counts) == count - count % 60  # the last minute is not over

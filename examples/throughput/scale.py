@@ -177,7 +177,7 @@ def tasks(chosen: argparse.Namespace, measure: Measure) -> Iterator[Table]:
 def events(chosen: argparse.Namespace, measure: Measure) -> Iterator[Table]:
     """The same micro-batches, fewer and more of them: what an event costs and what memory is needed stay the same."""
     title = f"{FEW_KEYS:,} keys, micro-batches of {chosen.batch:,}"
-    headers = ("events", "rows/s", "processor, µs/row", "of the whole run", "last tenth", "peak memory", "state")
+    headers = ("events", "rows/s", "processor, µs/row", "of the whole run", "peak memory", "state")
     table = _table(title, "query", *headers)
     for count in chosen.events:
         with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as made:
@@ -186,8 +186,8 @@ def events(chosen: argparse.Namespace, measure: Measure) -> Iterator[Table]:
                 batches = measure(Measurement(query, made))
                 figures = steady(batches)
                 processor, *sizes = _cost(figures)
-                whole, last = (f"{_per_row(batches, share):.2f}" for share in (1.0, 0.1))
-                table.add_row(query, f"{count:,}", _rate(figures), processor, whole, last, *sizes)
+                whole = f"{sum(batches.processor) * 1e6 / sum(batches.rows):.2f}"
+                table.add_row(query, f"{count:,}", _rate(figures), processor, whole, *sizes)
     yield table
 
 
@@ -195,17 +195,14 @@ def keys(chosen: argparse.Namespace, measure: Measure) -> Iterator[Table]:
     """GROUP BY of more and more keys, of which each micro-batch touches as many as it has rows, where there are so
     many."""
     title = f"GROUP BY, micro-batches of {chosen.batch:,} rows on random keys"
-    headers = ("keys", "rows", "rows/s", "processor, µs/row", "last tenth", "peak memory", "state", "state, bytes/key")
+    headers = ("keys", "rows", "rows/s", "processor, µs/row", "peak memory", "state")
     table = _table(title, *headers)
     for count in chosen.keys:
         rows = max(chosen.rows, 2 * count)
         with tempfile.TemporaryDirectory(prefix="sqlstream-bench-") as made:
             bids_in(Path(made), rows, chosen, keys=count)
-            batches = measure(Measurement("GROUP BY", made))
-        figures = steady(batches)
-        processor, *sizes = _cost(figures)
-        last, per_key = f"{_per_row(batches, 0.1):.2f}", f"{batches.state_bytes / count:,.0f}"
-        table.add_row(f"{count:,}", f"{rows:,}", _rate(figures), processor, last, *sizes, per_key)
+            figures = steady(measure(Measurement("GROUP BY", made)))
+        table.add_row(f"{count:,}", f"{rows:,}", _rate(figures), *_cost(figures))
     yield table
 
 
@@ -247,10 +244,12 @@ class Model:
     per_row_s: float
 
     @classmethod
-    def of(cls, few: tuple[int, float], many: tuple[int, float]) -> Model:
-        """The line through two micro-batches: rows and seconds, on one core."""
+    def of(cls, few: tuple[int, float], many: tuple[int, float]) -> Model | None:
+        """The line through two micro-batches: rows and seconds, on one core. None where the one with more rows took no
+        longer, as on a machine that did other work meanwhile.
+        """
         per_row = (many[1] - few[1]) / (many[0] - few[0])
-        return cls(few[1] - per_row * few[0], per_row)
+        return cls(few[1] - per_row * few[0], per_row) if per_row > 0 else None
 
     def rows_per_second(self, rows: int, cores: int) -> float:
         """Of micro-batches of so many rows, that as many tasks share as there are cores."""
@@ -278,11 +277,16 @@ def cluster(chosen: argparse.Namespace, measure: Measure) -> Iterator[Table]:
             model = Model.of(few, many)
             for size, folder in folders.items():
                 actual = steady(measure(Measurement(query, str(folder), "cluster"))).rows_per_second
-                predicted = model.rows_per_second(size, 2)
-                own = (f"{model.fixed_s * 1000:,.0f}", f"{model.per_row_s * 1e6:.2f}") if size == sizes[0] else ("", "")
-                rates = (f"{predicted:,.0f}", f"{actual:,.0f}", f"{actual / predicted:.2f}")
-                table.add_row(query, *own, f"{size:,}", *rates)
+                table.add_row(*_cluster_row(query, model, size, actual))
     yield table
+
+
+def _cluster_row(query: str, model: Model | None, size: int, actual: float) -> list[str]:
+    if model is None:
+        return [query, "–", "–", f"{size:,}", "–", f"{actual:,.0f}", "–"]
+    predicted = model.rows_per_second(size, 2)
+    own = (f"{model.fixed_s * 1000:,.0f}", f"{model.per_row_s * 1e6:.2f}")
+    return [query, *own, f"{size:,}", f"{predicted:,.0f}", f"{actual:,.0f}", f"{actual / predicted:.2f}"]
 
 
 PARTS = {"skew": skew, "tasks": tasks, "events": events, "keys": keys, "year": year, "cluster": cluster}
@@ -302,14 +306,6 @@ def _rate(figures: Steady) -> str:
 
 def _cost(figures: Steady) -> list[str]:
     return [f"{figures.processor_us:.2f}", *figures.sizes]
-
-
-def _per_row(batches: Batches, share: float) -> float:
-    """Microseconds of processor time a row, of the last share of the micro-batches."""
-    first = len(batches.rows) - max(round(len(batches.rows) * share), 1)
-    while first and not sum(batches.rows[first:]):
-        first -= 1
-    return sum(batches.processor[first:]) * 1e6 / (sum(batches.rows[first:]) or 1)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -91,11 +91,12 @@ def test_a_hot_key_is_judged_beside_uniform_ones():
 
 def test_a_micro_batch_has_a_share_of_a_row_for_each_core_and_one_that_is_not_shared():
     model = Model.of((100, 1.2), (400, 1.8))
+    assert model is not None
     assert (model.fixed_s, model.per_row_s) == pytest.approx((1.0, 0.002))
     assert model.rows_per_second(1000, 2) == pytest.approx(500)
 
 
-def test_the_last_share_of_the_rows_is_looked_at():
-    batches = Batches([100] * 10 + [0], [1] * 11, [0.5] * 9 + [0.1, 0.0])
-    assert scale._per_row(batches, 0.1) == pytest.approx(1000)
-    assert scale._per_row(batches, 1.0) == pytest.approx(4600)
+def test_nothing_is_predicted_where_more_rows_took_no_longer():
+    assert Model.of((100, 1.2), (400, 1.2)) is None
+    assert scale._cluster_row("GROUP BY", None, 400, 50.0)[4:] == ["–", "50", "–"]
+    assert scale._cluster_row("GROUP BY", Model(1.0, 0.002), 1000, 250.0)[4:] == ["500", "250", "0.50"]

@@ -47,6 +47,7 @@ from sqlstream.planner.physical.steps import (
     times_between,
     watermarked_nodes,
 )
+from sqlstream.udfs.expressions.tree import Added, Kept
 
 
 @on_deep_stack
@@ -289,8 +290,10 @@ class Above:
         match node:
             case Scan():
                 _require_passage("dead letters", node.on_error.table, self.native_state)
-                filtered = self.read is not None and bool(self.read.steps)
-                return Read(node, (), self.in_order, self.read is not None, filtered, self.by_root)
+                steps = () if self.read is None else self.read.steps
+                filters = any(isinstance(step, Kept) for step in steps)
+                computes = any(isinstance(step, Added) for step in steps)
+                return Read(node, (), self.in_order, self.read is not None, filters, computes, self.by_root)
             case AssignTime():
                 source = (
                     WatermarkSource.BY_BLOBS

@@ -307,7 +307,8 @@ class SharedRead:
 @dataclass(frozen=True)
 class Read(Step):
     """The step that reads a table. ``by_exchange``: Spark only lists its files or ranges of messages, and the exchange
-    downstream reads them. ``filtered``: it filters them, too. ``by_root``: the tasks of the root read them.
+    downstream reads them. ``filters``, ``computes``: what it does with their columns, too. ``by_root``: the tasks of
+    the root read them.
     ``in_order``: hidden columns number the rows in their order. ``shared``: what it reads is read once for several
     steps; ``reused``: an earlier one of the plan.
     """
@@ -315,7 +316,8 @@ class Read(Step):
     node: Scan
     in_order: bool = False
     by_exchange: bool = False
-    filtered: bool = False
+    filters: bool = False
+    computes: bool = False
     by_root: bool = False
     shared: SharedRead | None = None
     reused: bool = False
@@ -334,7 +336,8 @@ class Read(Step):
             return f"Spark lists the files, tasks read {columns} once for all readers, reuse_id=[{self.shared.number}]"
         if self.by_tasks:
             reader = "exchange above reads" if self.by_exchange else "tasks of the root read"
-            reader += " and filters" if self.filtered else ""
+            does = [word for word, done in (("filters", self.filters), ("computes", self.computes)) if done]
+            reader += f" and {' and '.join(does)}" if does else ""
             listed = "ranges of messages" if self.node.table.connector == TOPICS else "files"
             return f"Spark lists the {listed}, the {reader} their columns"
         filters = ", filters above it that Catalyst may push into the source" if self.node.predicates else ""

@@ -171,7 +171,7 @@ def main() -> None:
                 taken = latencies_ms(query, rate, chosen.seconds, latency, chosen.keys)
                 p50, p99 = (f"{np.percentile(taken, p):,.0f}" if len(taken) else "–" for p in (50, 99))
                 table.add_row(query, latency, f"{rate:,}", load, p50, p99, f"{len(taken):,}")
-    Console().print(table)
+    Console(width=120).print(table)
 
 
 if __name__ == "__main__":

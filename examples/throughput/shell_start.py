@@ -21,7 +21,7 @@ from contextlib import contextmanager
 
 import pexpect
 
-PROMPT_S, FIRST_S, SECOND_S = 0.5, 10.0, 3.0
+PROMPT_S, FIRST_S, SECOND_S = 0.5, 8.0, 1.5
 """Targets."""
 TYPING_S = 5.0
 """Between the end of the first query and the Enter of the second, which has 61 characters."""

@@ -17,6 +17,7 @@ from sqlstream.spark.running import (
     is_spark_gone,
     loaded,
     only_at_start,
+    put_back,
     require_master,
     running_session,
 )
@@ -117,11 +118,7 @@ class SparkHandle:
 
     def _restore(self, key: str) -> None:
         assert self._spark is not None
-        value = self._before.pop(key)
-        if value is None:
-            self._spark.conf.unset(key)
-        else:
-            self._spark.conf.set(key, value)
+        put_back(self._spark, key, self._before.pop(key))
 
     def release(self) -> None:
         """Restore the settings that the session has changed; Spark keeps running for others."""

@@ -95,6 +95,14 @@ def only_at_start(key: str) -> bool:
     return key.startswith(_AT_START)
 
 
+def put_back(spark: SparkSession, key: str, before: str | None) -> None:
+    """Gives a setting the value that it had before; None for none."""
+    if before is None:
+        spark.conf.unset(key)
+    else:
+        spark.conf.set(key, before)
+
+
 def _place(master: str) -> str:
     """The master as Spark names it; a Spark Connect URL without user, token and other options."""
     if master.startswith("k8s://") and "://" not in master.removeprefix("k8s://"):

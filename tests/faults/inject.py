@@ -21,7 +21,7 @@ FAULTS = (*LOCAL, "executor")
 _LONGEST_DELAY_SECONDS = 1.0
 _NOTICE_SECONDS = 240.0
 """Within it jobs notice that Spark is gone, or that the disk is full."""
-_RESTARTS = "restart-strategy.type"
+RESTARTS = "restart-strategy.type"
 _STRATEGIES = ("none", "fixed-delay")
 _MEMORIES = ("0", "16mb", "256mb")
 """Of 'state.memory': none, some of what the jobs keep, all of it."""
@@ -159,7 +159,7 @@ class Siege:
         """In any order, because the first ones have a start over the others."""
         for kind in kinds:
             self.records.states[kind] = "asked"
-        settings = {_RESTARTS: self._chance.choice(_STRATEGIES), STATE_MEMORY: self._chance.choice(_MEMORIES)}
+        settings = {RESTARTS: self._chance.choice(_STRATEGIES), STATE_MEMORY: self._chance.choice(_MEMORIES)}
         self._fleet.ask(settings, self._chance.sample([*kinds], len(kinds)))
 
     def _tend(self) -> None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 from sqlstream.errors import SqlStreamError
 from sqlstream.testing.kafka_broker import Broker, BrokerError, kafka_jars
 from tests.faults.compare import difference
-from tests.faults.inject import Siege
+from tests.faults.inject import RESTARTS, Siege
 from tests.faults.kafka_cluster import TOKEN_SECONDS, Servers, running_servers
 from tests.faults.processes import descendants
 from tests.faults.report import Outcome, Report
@@ -137,7 +137,7 @@ class TopicSiege(Siege):
         self._fleet.start()
         for kind in self.records.living:
             self.records.states[kind] = "asked"
-        self._fleet.ask({"restart-strategy.type": "none"}, self.records.living)
+        self._fleet.ask({RESTARTS: "none"}, self.records.living)
         until, failing = deadline(), {*kinds} & {*self.records.living}
         while failing & {*self.records.in_state("running", "asked")} and self._fleet.lives:
             self._hear()

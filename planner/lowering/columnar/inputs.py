@@ -21,7 +21,6 @@ from sqlstream.planner.lowering.functions import bound_calls
 from sqlstream.planner.lowering.hidden_columns import column, hidden_clock, micros, quoted
 from sqlstream.planner.lowering.time import required_time, time_name, time_of
 from sqlstream.planner.node import Node, Unary
-from sqlstream.planner.nodes import Scan
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.physical.column_queries import Selection
@@ -344,26 +343,14 @@ def file_rows(
     if read.shared is not None:
         checked = {name: replace(column, event_time=None, not_null=None) for name, column in columns.items()}
         return SharedRows(rows, checked)
-    return _reader(read.node, rows, columns, context, letters=letters, required=required)
-
-
-def _reader(
-    scan: Scan,
-    rows: pa.Schema,
-    columns: Mapping[str, FromFile],
-    context: Context,
-    *,
-    letters: bool = False,
-    required: tuple[RequiredValue, ...] = (),
-) -> SplitRows:
-    records = context.runtime.record_format(scan)
+    records = context.runtime.record_format(read.node)
     if isinstance(records, TopicFormat):
         return TopicRows(rows, columns, records, letters, required)
     if isinstance(records, TableFiles):
         return ParquetRows(rows, columns, stored=records.stored)
     if records is not None:
         return RecordRows(rows, columns, records, apart=True, letters=letters, required=required)
-    return ParquetRows(rows, columns, missing_are_null(scan.table))
+    return ParquetRows(rows, columns, missing_are_null(read.node.table))
 
 
 def _from_file(source: InputField, files: Selection, inputs: Inputs) -> FromFile:
@@ -419,7 +406,7 @@ def _packed(shared: SharedRead, context: Context) -> Places:
     columns = {c.name: from_file(c, scan.table.name, event_time=times.get(c.name)) for c in read}
     parts = tuple(part_fields(places.columns)) if shared.in_order else ()
     schema = pa.schema([*((name, column.type) for name, column in columns.items()), *parts])
-    reader = PackedRows(_reader(scan, schema, columns, context))
+    reader = PackedRows(file_rows(Read(scan), schema, columns, context))
     tasks = int(str(runtime.spark.conf.get("spark.sql.shuffle.partitions")))
     rows = with_clock(places).mapInArrow(packed(reader, tasks), PACKED_DDL)
     name = f"{METRIC}/shared-{shared.number}/0/{quote(scan.table.name, safe='')}"

@@ -105,10 +105,9 @@ def open_checkpoint(
 
     ``engine`` and ``key_groups``: the layout of state that is required; ``auto`` and None accept that of the
     checkpoint, and let a new checkpoint choose. ``declared`` gets the name of a process function and returns its
-    declared state. ``chaining``: in a new checkpoint, operators are chained where possible; ``sharing``: tasks
-    read tables of a statement set once for all queries. ``sources``: what they can do beside giving rows to Spark; None
-    for nothing. ``new_key_groups``: those of a new checkpoint where ``key_groups``
-    is None.
+    declared state. ``chaining``: in a new checkpoint, operators are chained where possible; ``sharing``: tasks read
+    tables of a statement set once for all queries. ``sources``: what they can do beside giving rows to Spark; None for
+    nothing. ``new_key_groups``: those of a new checkpoint where ``key_groups`` is None.
 
     Raises ExecutionError SS421 if the stored state is not that of the plan, SS424 and SS425 if its layout is not the
     required one, SS459 if a file of the checkpoint cannot be read.

@@ -22,16 +22,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan
 from sqlstream.planner.physical.sources import PlannedSources, ThroughSpark
-from sqlstream.planner.physical.steps import (
-    Compute,
-    Engine,
-    Mark,
-    NativeState,
-    Operator,
-    Read,
-    Step,
-    WatermarkSource,
-)
+from sqlstream.planner.physical.steps import Compute, Engine, Mark, NativeState, Operator, Read, Step, WatermarkSource
 from sqlstream.udfs.texts import json_of
 
 Declared = Callable[[str], str]

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlstream.settings import LEAST_RETAINED, RETAINED_BY_SPARK
-from sqlstream.spark.running import ONE_AT_A_TIME
+from sqlstream.spark.running import ONE_AT_A_TIME, put_back
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,11 +38,7 @@ def settings_of_query(spark: SparkSession, *, has_blobs: bool, temporary: bool) 
             yield
         finally:
             for key in own:
-                usual = before[key]
-                if usual is None:
-                    spark.conf.unset(key)
-                else:
-                    spark.conf.set(key, usual)
+                put_back(spark, key, before[key])
 
 
 def _own(before: Mapping[str, str | None], *, has_blobs: bool, temporary: bool) -> dict[str, str]:

@@ -29,7 +29,7 @@ from sqlstream.planner.explain import to_json
 from sqlstream.planner.node import Node
 from sqlstream.planner.physical.steps import Engine
 from sqlstream.secrets import NO_SECRETS, Secrets
-from sqlstream.settings import STATE_MEMORY, Settings
+from sqlstream.settings import REUSE_SOURCE, STATE_MEMORY, Settings
 from sqlstream.spark.java import default_state_memory, memory_limit
 from sqlstream.version import versions
 
@@ -209,7 +209,7 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
         engine=Engine.REAL_TIME.value if is_real_time(settings) else settings["sqlstream.engine"],
         key_groups=settings["pipeline.max-parallelism"],
         chaining=settings["pipeline.operator-chaining.enabled"],
-        sharing=settings["table.optimizer.reuse-source-enabled"],
+        sharing=settings[REUSE_SOURCE],
         few_key_groups=is_low(settings),
         restart=restart_strategy(settings),
         end_of_input=end_of_input_of(settings, named=named),

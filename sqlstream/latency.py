@@ -16,12 +16,13 @@ NORMAL, LOW, REAL_TIME = "normal", "low", "real-time"
 OPTION = Option(
     LATENCY,
     one_of(NORMAL, LOW, REAL_TIME),
-    "low: results come sooner, for more processor time while no rows come. A new checkpoint has one key group for each "
-    "task of a shuffle, at most 64, sources are looked at every 10 ms ('spark.sql.streaming.pollingDelay'), and the "
-    "clock ticks every 100 ms ('sqlstream.clock-interval'). Settings that are given go before. real-time: rows go "
-    "through one by one, within milliseconds, in Spark's real-time mode: from topics to topics, without state, or with "
-    "one GROUP BY or DISTINCT; other statements are refused. An epoch is 'execution.checkpointing.interval' long, else "
-    "a minute; the rows of one that fails are written again.",
+    "low: results come sooner, for more processor time while no rows come. In a plan with one watermark, windows over "
+    "a table fire in the micro-batch whose rows close them, not in the next one. A new checkpoint has one key group "
+    "for each task of a shuffle, at most 64, sources are looked at every 10 ms ('spark.sql.streaming.pollingDelay'), "
+    "and the clock ticks every 100 ms ('sqlstream.clock-interval'). Settings that are given go before. real-time: "
+    "rows go through one by one, within milliseconds, in Spark's real-time mode: from topics to topics, without "
+    "state, or with one GROUP BY or DISTINCT; other statements are refused. An epoch is "
+    "'execution.checkpointing.interval' long, else a minute; the rows of one that fails are written again.",
     NORMAL,
 )
 

@@ -28,6 +28,7 @@ from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
 from sqlstream.grammar import nodes, span_of
 from sqlstream.grammar.depth import on_deep_stack
+from sqlstream.latency import is_low
 from sqlstream.partial_inserts import with_columns_left
 from sqlstream.planner import unsupported
 from sqlstream.planner.aggregate_calls import not_executed
@@ -524,7 +525,10 @@ def missing_sources(plan: Node) -> list[Diagnostic]:
 def engine_settings_of(settings: Settings) -> EngineSettings:
     """Converts the session's settings into those of the physical planner."""
     return EngineSettings(
-        settings["sqlstream.engine"], settings["pipeline.operator-chaining.enabled"], settings[REUSE_SOURCE]
+        settings["sqlstream.engine"],
+        settings["pipeline.operator-chaining.enabled"],
+        settings[REUSE_SOURCE],
+        at_once=is_low(settings),
     )
 
 

@@ -25,8 +25,9 @@ class MicroBatch:
     ``ahead``: rows that an upstream operator emitted before its watermark advanced. ``fired``: rows that
     processing-time timers of an upstream operator emitted, by the processing time of the firing. ``rows``: all other
     rows. ``watermark`` and ``processing_time``: the new clocks, which never decrease. ``input_ended``: this is the last
-    watermark, so timers that the last rows set fire at once. ``clock_ahead``: downstream operators use the same
-    processing-time clock, so rows that it fires must reach them before their clock advances.
+    watermark, so timers that the last rows set fire at once. ``reached``: the watermark that follows from the rows, if
+    it is known already: it passes after them, and is that of the next micro-batch. ``clock_ahead``: downstream
+    operators use the same processing-time clock, so rows that it fires must reach them before their clock advances.
     """
 
     watermark: int
@@ -36,6 +37,7 @@ class MicroBatch:
     input_ended: bool = False
     clock_ahead: bool = False
     fired: Mapping[int, Ports] = field(default_factory=dict)
+    reached: int = NO_WATERMARK
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,13 @@ def drive(kernel: Kernel, context: GroupContext, batch: MicroBatch, *, holds: bo
     for time in sorted(batch.fired):
         _processing_time(kernel, context, batch, max(time, context.processing_time))
         _rows(kernel, context, batch.fired[time])
-    _event_time(kernel, context, batch)
+    _event_time(kernel, context, batch.watermark)
     _processing_time(kernel, context, batch, batch.processing_time)
     context.ahead = False
     _rows(kernel, context, batch.rows)
+    if batch.input_ended or batch.reached > batch.watermark:
+        _event_time(kernel, context, max(batch.watermark, batch.reached))
     if batch.input_ended:
-        _event_time(kernel, context, batch)
         _processing_time(kernel, context, batch, batch.processing_time)
 
 
@@ -139,10 +142,10 @@ def _rows(kernel: Kernel, context: GroupContext, ports: Ports) -> None:
         kernel.on_ports(rows_by_port, context)
 
 
-def _event_time(kernel: Kernel, context: GroupContext, batch: MicroBatch) -> None:
-    context.watermark = batch.watermark
-    if _due(context, Domain.EVENT, batch.watermark):
-        kernel.on_event_time(batch.watermark, context)
+def _event_time(kernel: Kernel, context: GroupContext, watermark: int) -> None:
+    context.watermark = watermark
+    if _due(context, Domain.EVENT, watermark):
+        kernel.on_event_time(watermark, context)
 
 
 def _processing_time(kernel: Kernel, context: GroupContext, batch: MicroBatch, time: int) -> None:

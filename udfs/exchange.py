@@ -81,8 +81,9 @@ class Content(IntEnum):
 
     AHEAD: rows that were emitted before the watermark advanced. ROWS: other rows. TICK: the current processing time.
     LATE: late rows for a table. HOLD: the event time that the watermark must not reach. LIFT: the newest event time
-    that was seen, from which Spark computes its watermark. READ: the number of rows that a task has read from files,
-    for Spark's metrics.
+    that was seen, from which Spark computes its watermark for the next micro-batch. READ: the number of rows that a
+    task has read from files, for Spark's metrics. REACHED: as LIFT, but for the key group, so that its kernel knows the
+    watermark that follows from the rows of its own micro-batch.
     """
 
     AHEAD = 0
@@ -92,6 +93,7 @@ class Content(IntEnum):
     HOLD = 4
     LIFT = 5
     READ = 6
+    REACHED = 7
 
 
 BLOBS = pa.schema(
@@ -107,11 +109,11 @@ BLOBS = pa.schema(
         ("port", pa.int32()),
     ]
 )
-"""The schema of blobs. ``clock``: the time of a tick, HOLD or LIFT; of rows the processing time at which the first row
-arrived, or at which processing time fired rows of AHEAD; of READ the number of rows that a task has read from files;
-NULL if unknown, and for a tick that only calls its key group. All times are in microseconds. ``parts``: JSON, the
-position of each source split and the number of its rows, in order; NULL if rows have no split. ``port``: the input port
-of the kernel."""
+"""The schema of blobs. ``clock``: the time of a tick, HOLD, LIFT or REACHED; of rows the processing time at which the
+first row arrived, or at which processing time fired rows of AHEAD; of READ the number of rows that a task has read from
+files; NULL if unknown, and for a tick that only calls its key group. All times are in microseconds. ``parts``: JSON,
+the position of each source split and the number of its rows, in order; NULL if rows have no split. ``port``: the input
+port of the kernel."""
 
 
 class Blob(NamedTuple):
@@ -143,7 +145,8 @@ class Exchange:
     ``time``: the column with the event times that Spark reads from LIFT blobs. ``hashed``: the columns to hash into
     KEY_HASH; without any, rows have that column already (see ``can_hash``). ``port``: the input port of the kernel;
     each port has an exchange, and the blobs of all are united. ``spread``: columns in which NULL equals nothing; rows
-    with NULL there may go to any key group and are distributed over all.
+    with NULL there may go to any key group and are distributed over all. ``at_once``: the newest event time is also
+    sent to every key group.
     """
 
     kernel: Kernel
@@ -152,6 +155,7 @@ class Exchange:
     hashed: tuple[str, ...] = ()
     port: int = 0
     spread: tuple[str, ...] = ()
+    at_once: bool = False
 
     def blobs(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Pre-aggregates the input rows of one Spark partition, divides them by key group, and packs them into blobs,
@@ -175,8 +179,10 @@ class Exchange:
         yield _batch_of([Blob(group, 0, 0, Content.TICK, newest) for group in range(self.groups)])
 
     def lift(self, newest: int) -> pa.RecordBatch:
-        """A batch with one blob, from which Spark takes the newest event time of the rows that a task has read."""
-        return _batch_of([Blob(0, 0, 0, Content.LIFT, newest)])
+        """A batch with the blobs that say how new the rows are that a task has read: one for Spark, and, with
+        ``at_once``, one for each key group.
+        """
+        return _batch_of([*self._reaching(newest)])
 
     def read(self, rows: int) -> pa.RecordBatch:
         """A batch with one blob, with which a task tells Spark's metrics how many rows it has read from files."""
@@ -233,7 +239,12 @@ class Exchange:
         """The newest event time, of those that move a watermark."""
         newest = newest_time(table.column(self.time)) if self.time is not None else None
         if newest is not None:
-            yield Blob(0, 0, 0, Content.LIFT, newest)
+            yield from self._reaching(newest)
+
+    def _reaching(self, newest: int) -> Iterator[Blob]:
+        yield Blob(0, 0, 0, Content.LIFT, newest)
+        if self.at_once:
+            yield from (Blob(group, 0, 0, Content.REACHED, newest) for group in range(self.groups))
 
     def _passing(self, table: pa.Table) -> Iterator[Blob]:
         if LATE_TABLE not in table.column_names:

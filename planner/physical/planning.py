@@ -131,6 +131,13 @@ class _Whole:
         """
         return not isinstance(self.plan, StatementSet) or all(other.table == mark.table for other in self.marks)
 
+    @property
+    def fires_at_once(self) -> bool:
+        """True where an exchange can tell its operator the watermark that Spark will have in the next micro-batch: it
+        follows from the times of one exchange, and no stored row holds it.
+        """
+        return self.engine_settings.at_once and len(self.marks) == 1 and not self.clocks.rows_wait
+
     def metric(self) -> int | None:
         """The number of the next watermark that is observed; None where none is."""
         return next(self.watermarks) if self.observed else None
@@ -260,7 +267,7 @@ class Above:
         time = node.watermark_field(port)
         if source is None or time is None or (files is None and not _reaches(node.inputs[port], time, source)):
             return Port(None, files)
-        return Port(BlobWatermark(source, time, self.whole.metric()), files)
+        return Port(BlobWatermark(source, time, self.whole.metric(), self.whole.fires_at_once), files)
 
     def _marked(self, node: Node, port: int) -> AssignTime | None:
         """The time attribute whose watermark the exchange of an input can report, if it sees all rows; else None."""

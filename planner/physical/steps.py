@@ -106,12 +106,14 @@ class EngineSettings:
 
     ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators with the same keys may be chained, without
     an exchange between them. ``shares_reads``: in a statement set, tasks may read a table once for all queries.
+    ``at_once``: windows fire in the micro-batch whose rows close them, where an exchange can tell its operator so.
     """
 
     engine: str = AUTO
     chains: bool = True
     shares_reads: bool = True
     sources: PlannedSources = field(default_factory=ThroughSpark, compare=False)
+    at_once: bool = False
 
 
 class Engine(Enum):
@@ -403,12 +405,14 @@ class NativeState(Step):
 class BlobWatermark:
     """The watermark of the time attribute ``source``, if an exchange computes it while it packs rows as bytes (blobs),
     and sends it along with them. ``time`` is the field of the operator's input. ``metric`` is the number of the metric
-    by which Spark reports the watermark, None if it does not.
+    by which Spark reports the watermark, None if it does not. ``at_once``: the exchange also tells every key group the
+    newest time, so that windows which the rows of a micro-batch close fire in it, not in the next one.
     """
 
     source: AssignTime
     time: str
     metric: int | None = None
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -449,6 +453,8 @@ class Operator(Step):
         if self.link is not None:
             return "in the call of the operator below"
         how = "exchange by key group" if self.keyed else "exchange to one key group"
+        if any(port.watermark is not None and port.watermark.at_once for port in self.ports):
+            how += ", which tells the watermark at once"
         return how if len(self.ports) == 1 else f"{how} of each input"
 
     @property

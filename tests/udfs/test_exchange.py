@@ -232,6 +232,17 @@ def test_times_from_the_end_of_the_input_on_lift_nothing():
     assert lifts([rows([0], at=pa.array([end], pa.int64()))], "at")[0] == []
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_every_key_group_hears_how_new_the_rows_are_where_windows_fire_at_once(at_once):
+    exchange = Exchange(Recorder(), 3, "at", at_once=at_once)
+    batches = rows([0, 1], at=pa.array([7, 9], pa.int64())).to_batches()
+    told = [(blob["key_group"], blob["content"], blob["clock"]) for batch in exchange.blobs(batches, 0)
+            for blob in batch.to_pylist() if blob["content"] != Content.ROWS]  # fmt: skip
+    reached = [(group, Content.REACHED, 9) for group in range(3)] if at_once else []
+    assert told == [(0, Content.LIFT, 9), *reached]
+    assert [blob["content"] for blob in exchange.lift(9).to_pylist()] == [content for _, content, _ in told]
+
+
 def test_rows_without_a_time_to_tell_lift_nothing():
     assert lifts([rows([0, 1], at=pa.nulls(2, pa.int64()))], "at")[0] == []
     assert lifts([rows([0, 1])], None)[0] == []

@@ -76,7 +76,7 @@ class KernelProcessor:
         """
         blobs = sorted(map(_blob, rows), key=lambda blob: (blob.partition, blob.number))
         yield from (_late(b.late_table, b.bytes) for b in blobs if b.content is Content.LATE)
-        yield from self._call(Arrived(timers.getCurrentWatermarkInMs(), blobs))
+        yield from self._call(Arrived.of_blobs(timers.getCurrentWatermarkInMs(), blobs))
 
     def expired(self, timers: TimerValues, timer: ExpiredTimerInfo) -> Iterator[Row]:
         """Processes a Spark timer of a key group that has expired. Returns the output as blobs: rows that contain many
@@ -314,8 +314,8 @@ def run_stages(
         if number:
             below = runs[-1].context
             handed = {} if below is None else stage.handed(stages[number - 1].kernel, below.emitted)
-            arrived = Arrived(arrived.watermark_ms, handed=handed)
-        due = entry.is_due(arrived.watermark_ms)
+            arrived = Arrived(arrived.watermark_ms, handed=handed, newest=arrived.newest)
+        due = entry.is_due(arrived.watermark_ms) or entry.event_timer <= clocks.reached(arrived.newest)
         called = bool(arrived.blobs or arrived.handed) or due or len(stages) == 1
         runs.append(_ran(stage.kernel, clocks, stage_store, entry, arrived) if called else Ran(entry, entry))
     return runs

@@ -25,12 +25,20 @@ class Arrived:
     in order of arrival. ``watermark_ms`` is Spark's watermark in milliseconds.
 
     ``handed``: for chained kernels instead the rows of the kernel upstream, by whether they were emitted before the
-    watermark advanced (AHEAD) or not (ROWS).
+    watermark advanced (AHEAD) or not (ROWS). ``newest``: the newest event time of all rows of the micro-batch, in
+    microseconds; NO_WATERMARK if the exchange does not send it to key groups.
     """
 
     watermark_ms: int
     blobs: Sequence[Blob] = ()
     handed: Mapping[Content, pa.Table] = field(default_factory=dict)
+    newest: int = NO_WATERMARK
+
+    @staticmethod
+    def of_blobs(watermark_ms: int, blobs: Sequence[Blob]) -> Arrived:
+        """What has come from the exchange."""
+        told = (blob.clock for blob in blobs if blob.content is Content.REACHED and blob.clock is not None)
+        return Arrived(watermark_ms, blobs, newest=max(told, default=NO_WATERMARK))
 
     def rows(self, content: Content) -> Ports:
         """The input rows of this kind: AHEAD for rows that were emitted before the watermark advanced, ROWS for others.
@@ -129,6 +137,7 @@ def _micro_batch(clocks: Clocks, entry: GroupEntry, arrived: Arrived) -> MicroBa
         arrived.rows(Content.AHEAD),
         rows,
         input_ended=watermark == END_OF_TIME,
+        reached=clocks.reached(arrived.newest),
         clock_ahead=clocks.watermark is Watermark.CLOCK or clocks.chained_by_clock,
         fired=arrived.fired,
     )
@@ -166,7 +175,7 @@ class Clocks:
     use the same processing-time clock, so rows that it fires must reach them before their clock advances. ``ends``: no
     rows arrive once the watermark is at the end of the input; false if upstream operators may hold rows.
     ``held_back_ms``: by how much the kernel's event time is earlier than Spark's watermark, except at the end of the
-    input.
+    input. ``delay_ms``: by how much Spark's watermark is earlier than the newest row.
     """
 
     watermark: Watermark
@@ -175,6 +184,7 @@ class Clocks:
     chained_by_clock: bool = False
     ends: bool = True
     held_back_ms: int = 0
+    delay_ms: int = 0
 
     def of_spark(self, watermark_ms: int) -> int:
         """The event time, in microseconds since 1970, for a watermark of Spark in milliseconds; END_OF_TIME at the end
@@ -187,6 +197,14 @@ class Clocks:
     def micros(self, ms: int) -> int:
         """Converts milliseconds since 1970 to microseconds; END_OF_TIME from the end of the input (``end_ms``) on."""
         return END_OF_TIME if ms >= self.end_ms else ms * 1000
+
+    def reached(self, newest: int) -> int:
+        """The kernel's event time in microseconds once Spark computes its watermark from rows up to the time
+        ``newest``, in microseconds; NO_WATERMARK for NO_WATERMARK.
+        """
+        if newest == NO_WATERMARK:
+            return NO_WATERMARK
+        return self._held_back(self.of_spark(newest // _MILLISECOND + self.shift_ms - self.delay_ms))
 
     def times(self, watermark_ms: int, tick: int) -> tuple[int, int]:
         """The kernel's event time and processing time in microseconds, NO_WATERMARK if unknown. ``tick``: the newest

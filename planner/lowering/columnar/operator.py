@@ -107,7 +107,9 @@ class Running:
     @property
     def clocks(self) -> Clocks:
         ends, by_clock = not self.goes_on, self.chained_by_clock
-        return Clocks(self.watermark, EPOCH_SHIFT_MS, END_OF_INPUT_MS, by_clock, ends, self.held_back_ms)
+        delays = (watermark.source.delay_ms for watermark in self.watermarks_by_port if watermark is not None)
+        delay_ms = next(delays, 0)
+        return Clocks(self.watermark, EPOCH_SHIFT_MS, END_OF_INPUT_MS, by_clock, ends, self.held_back_ms, delay_ms)
 
 
 def running(step: Operator, plan: PhysicalPlan, kernel: Kernel, output: StructType) -> Running:
@@ -233,7 +235,8 @@ def _blobs(rows: DataFrame, files: Files | None, operator: Running, port: int, r
     rows = _with_ticks(rows, operator, runtime) if operator.ticks and port == 0 else rows
     watermark, groups = operator.watermarks_by_port[port], _groups(operator, runtime)
     time = watermark_column(watermark, rows, runtime) if watermark is not None else None
-    exchange = Exchange(operator.kernel, groups, time, operator.hashed, port, operator.spread)
+    at_once = watermark is not None and watermark.at_once
+    exchange = Exchange(operator.kernel, groups, time, operator.hashed, port, operator.spread, at_once)
     if files is None:
         blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
     else:

@@ -100,6 +100,7 @@ def open_checkpoint(
     sharing: bool = True,
     sources: PlannedSources | None = None,
     new_key_groups: int = DEFAULT_KEY_GROUPS,
+    at_once: bool = False,
 ) -> Checkpoint:
     """Opens the checkpoint at ``path`` for a plan, to continue it or to begin a new one.
 
@@ -107,7 +108,8 @@ def open_checkpoint(
     checkpoint, and let a new checkpoint choose. ``declared`` gets the name of a process function and returns its
     declared state. ``chaining``: in a new checkpoint, operators are chained where possible; ``sharing``: tasks read
     tables of a statement set once for all queries. ``sources``: what they can do beside giving rows to Spark; None for
-    nothing. ``new_key_groups``: those of a new checkpoint where ``key_groups`` is None.
+    nothing. ``new_key_groups``: those of a new checkpoint where ``key_groups`` is None. ``at_once``: windows fire in
+    the micro-batch whose rows close them; each run of a checkpoint may say this anew.
 
     Raises ExecutionError SS421 if the stored state is not that of the plan, SS424 and SS425 if its layout is not the
     required one, SS459 if a file of the checkpoint cannot be read.
@@ -117,7 +119,7 @@ def open_checkpoint(
     stored, laid_out = storage.read(PLAN), stored_layout(storage)
     layout = laid_out or _new_layout(engine_of(plan, engine), key_groups or new_key_groups, chaining, sharing)
     try:
-        physical = physical_plan(plan, layout.settings(sources))
+        physical = physical_plan(plan, replace(layout.settings(sources), at_once=at_once))
     except UnsupportedError as error:
         if stored is None:
             raise

@@ -94,8 +94,9 @@ class Execution:
     * ``checkpointing``: when the epochs of unbounded jobs begin. ``clock_interval_ms``: the time between two ticks of
       processing time, for plans that need ticks.
     * ``engine``, ``key_groups``, ``chaining``, ``sharing``: the layout of the state, as ``open_checkpoint`` gets it.
-    * ``few_key_groups``: a new checkpoint for which ``key_groups`` says nothing has one for each task of a shuffle,
-      because each costs a call of the kernel in every micro-batch.
+    * ``low_latency``: a new checkpoint for which ``key_groups`` says nothing has one for each task of a shuffle,
+      because each costs a call of the kernel in every micro-batch. Windows fire in the micro-batch whose rows close
+      them.
     * ``restart``: what happens when the job fails. ``end_of_input``: what happens to pending windows and timers when
       bounded input has been read.
     * ``secrets``: secrets of the settings, which error messages must mask.
@@ -111,7 +112,7 @@ class Execution:
     key_groups: int | None = None
     chaining: bool = True
     sharing: bool = True
-    few_key_groups: bool = False
+    low_latency: bool = False
     restart: RestartStrategy = NO_RESTART
     end_of_input: EndOfInput = EndOfInput.FINAL
     secrets: Secrets = NO_SECRETS
@@ -210,7 +211,7 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
         key_groups=settings["pipeline.max-parallelism"],
         chaining=settings["pipeline.operator-chaining.enabled"],
         sharing=settings[REUSE_SOURCE],
-        few_key_groups=is_low(settings),
+        low_latency=is_low(settings),
         restart=restart_strategy(settings),
         end_of_input=end_of_input_of(settings, named=named),
         secrets=settings.secrets,

@@ -202,7 +202,8 @@ def _opened(path: str, spark: SparkSession, job: JobSpecification) -> Checkpoint
         chaining=execution.chaining,
         sharing=execution.sharing,
         sources=sources,
-        new_key_groups=key_groups_for(spark, few=execution.few_key_groups),
+        new_key_groups=key_groups_for(spark, few=execution.low_latency),
+        at_once=execution.low_latency,
     )
     if not job.place.trusts_any_owner and unpickles_state(job.work.plan, sources.function):
         require_trusted(checkpoint.storage)

@@ -26,6 +26,10 @@ def rows(*values, event_timer=None, processing_timer=None, content=Content.ROWS,
     return Blob(0, 0, 0, content, clock, None, to_bytes(table))
 
 
+def reached(time):
+    return Blob(0, 0, 0, Content.REACHED, time)
+
+
 def tick(time):
     return Blob(0, 0, 0, Content.TICK, time)
 
@@ -43,7 +47,7 @@ class Group:
         """What comes out, ahead and not: calls with both clocks in milliseconds."""
         if watermark is not None:
             self.watermark = watermark + SHIFT
-        arrived = Arrived(self.watermark, blobs)
+        arrived = Arrived.of_blobs(self.watermark, blobs)
         context, self.entry = run(Recorder(), self.clocks, self.store, self.entry, arrived)
         self.entry = GroupEntry.from_bytes(self.entry.to_bytes())
         collected: dict[bool, list[tuple[object, ...]]] = {True: [], False: []}
@@ -64,6 +68,27 @@ def test_event_time_comes_before_the_rows_of_the_batch_and_after_rows_sent_ahead
         [("rows 2", 2000, None)],
     )
     assert group.batch(rows(4, content=Content.AHEAD), watermark=2500)[0] == [("rows 4", 2000, None)]
+
+
+def test_the_watermark_that_follows_from_the_rows_passes_behind_them_where_blobs_tell_it():
+    group = Group(delay_ms=500)
+    at_2_s = rows(1, event_timer=2 * SECOND)
+    assert group.batch(at_2_s, reached(1 * SECOND), reached(2 * SECOND)) == ([], [("rows 1", None, None)])
+    assert group.batch(reached(2 * SECOND + 499_999), watermark=1500) == ([], [])
+    assert group.batch(rows(2), reached(2 * SECOND + 500_000), watermark=1999) == (
+        [],
+        [("rows 2", 1999, None), ("event time", 2000, None)],
+    )
+    assert group.spark_timer() is None
+    # Spark's watermark of the next micro-batch is the same, and fires nothing again.
+    assert group.batch(rows(3), watermark=2000) == ([], [("rows 3", 2000, None)])
+
+
+def test_a_watermark_that_rows_reach_is_held_back_as_that_of_spark():
+    group = Group(held_back_ms=1000)
+    group.batch(rows(1, event_timer=2 * SECOND), reached(3 * SECOND - 1))
+    assert group.entry.watermark == 2 * SECOND - 1000
+    assert group.batch(reached(3 * SECOND), watermark=2999)[1] == [("event time", 2000, None)]
 
 
 def test_rows_that_the_clock_fired_below_come_a_millisecond_before_the_time_at_which_it_did():

@@ -174,20 +174,21 @@ _UPSERTS = {"connector": "upsert-kafka", "format": "", "key__format": "json", "v
 
 
 @pytest.mark.parametrize(
-    ("at", "options"),
+    ("at", "options", "latency"),
     [
-        (_AT, {}),
-        pytest.param(_AT, {"on_error": "skip"}, marks=pytest.mark.long),
-        pytest.param("ms BIGINT, at AS TO_TIMESTAMP_LTZ(ms, 3)", {}, marks=pytest.mark.long),
-        pytest.param(_AT, {"value__fields_include": "EXCEPT_KEY", **_KEYS}, marks=pytest.mark.long),
-        pytest.param(_AT, {"format": "debezium-json"}, marks=pytest.mark.long),
-        (_AT, {**_UPSERTS, "scan__startup__mode": ""}),
+        (_AT, {}, "low"),
+        pytest.param(_AT, {}, "normal", marks=pytest.mark.long),
+        pytest.param(_AT, {"on_error": "skip"}, "normal", marks=pytest.mark.long),
+        pytest.param("ms BIGINT, at AS TO_TIMESTAMP_LTZ(ms, 3)", {}, "normal", marks=pytest.mark.long),
+        pytest.param(_AT, {"value__fields_include": "EXCEPT_KEY", **_KEYS}, "normal", marks=pytest.mark.long),
+        pytest.param(_AT, {"format": "debezium-json"}, "normal", marks=pytest.mark.long),
+        (_AT, {**_UPSERTS, "scan__startup__mode": ""}, "normal"),
     ],
-    ids=["columns that tasks hand to the exchange", "rows of Spark", "times that are computed", "keys", "changes",
-         "upserts"],
+    ids=["windows that fire at once", "columns that tasks hand to the exchange", "rows of Spark",
+         "times that are computed", "keys", "changes", "upserts"],
 )  # fmt: skip
 def test_a_slow_partition_makes_nothing_late_and_an_idle_one_holds_nothing_back(
-    session: Session, topics: Topics, tmp_path: Path, at: str, options: dict[str, str]
+    session: Session, topics: Topics, tmp_path: Path, at: str, options: dict[str, str], latency: str
 ):
     topic, numbers = topics.create(2), itertools.count()
 
@@ -204,6 +205,7 @@ def test_a_slow_partition_makes_nothing_late_and_an_idle_one_holds_nothing_back(
     declare(session, topics, columns, topic, scan__bounded__mode="unbounded", **options)
     session.sql("CREATE TABLE kept (k INT, n BIGINT, s TIMESTAMP(3)) WITH ('connector' = 'memory')")
     session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}'; SET 'pipeline.name' = 'partitions'")
+    session.sql(f"SET 'execution.latency' = '{latency}'")
     insert = (
         "INSERT INTO kept SELECT k, COUNT(*), window_start FROM TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '10' SECOND) "
         "GROUP BY k, window_start, window_end"

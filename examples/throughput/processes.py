@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import psutil
-
-from sqlstream.telemetry.processes import PROC, shared_bytes
 
 _TASK = "Executor task"
 """A child of Java with this name is about to become another program; until then it seems to have all of its memory."""
@@ -19,25 +18,40 @@ class Usage:
 
 
 def usage() -> Usage:
-    """Of the processes that run now: what those that have ended used is gone. Memory that forks share, in which state
-    is kept, counts once."""
+    """Of the processes that run now: what those that have ended used is gone. What processes of one program have in
+    common counts once: memory that they share, in which state is kept, and files, above all libraries. What a fork has
+    not written since it began counts for each.
+    """
     this = psutil.Process()
     collected = [_of(process) for process in (this, *this.children(recursive=True))]
-    own, shared = sum(size for size, _, _ in collected), max(size for _, size, _ in collected)
-    return Usage((own + shared) >> 20, sum(seconds for _, _, seconds in collected))
+    shared: dict[str, int] = {}
+    for each in collected:
+        shared[each.program] = max(each.shared, shared.get(each.program, 0))
+    size = sum(each.own for each in collected) + sum(shared.values())
+    return Usage(size >> 20, sum(each.seconds for each in collected))
 
 
-def _of(process: psutil.Process) -> tuple[int, int, float]:
-    """Bytes of its own, bytes that it shares with others, and seconds; none of one that has ended."""
+class _Used(NamedTuple):
+    """By a process: bytes of its own, bytes of files and of memory that others may have too, and processor time."""
+
+    program: str
+    own: int = 0
+    shared: int = 0
+    seconds: float = 0.0
+
+
+def _of(process: psutil.Process) -> _Used:
+    """Nothing of a process that has ended."""
     try:
         with process.oneshot():
-            times, size = process.cpu_times(), process.memory_info().rss
-            if process.name().startswith(_TASK):
-                return 0, 0, times.user + times.system
-            shared = shared_bytes(PROC / str(process.pid))
-            return size - shared, shared, times.user + times.system
+            program, times, size = process.name(), process.cpu_times(), process.memory_info()
     except psutil.Error:
-        return 0, 0, 0.0
+        return _Used("")
+    seconds = times.user + times.system
+    if program.startswith(_TASK):
+        return _Used(program, seconds=seconds)
+    shared = getattr(size, "shared", 0)  # Linux says it
+    return _Used(program, size.rss - shared, shared, seconds)
 
 
 @dataclass(frozen=True)

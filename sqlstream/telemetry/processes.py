@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROC = Path("/proc")
+_PROC = Path("/proc")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _Process:
     """Bytes of memory that forks share, in which workers keep state: each of them has all of it."""
 
 
-def process_figures(proc: Path = PROC, pid: int | None = None) -> ProcessFigures:
+def process_figures(proc: Path = _PROC, pid: int | None = None) -> ProcessFigures:
     """The figures of a process, by default this one, and its descendants. ``proc``: the folder that Linux shows
     processes in. Workers that have ended count with their processor time, so that it only grows: Linux adds it to that
     of the children of the process that has started them.
@@ -82,11 +82,11 @@ def _processes(proc: Path) -> Iterator[_Process]:
         fields = rest.split()
         name = begin.partition("(")[2]
         own, reaped = (int(fields[i]) + int(fields[i + 1]) for i in (11, 13))
-        shared = shared_bytes(folder)
+        shared = _shared_bytes(folder)
         yield _Process(int(folder.name), name, int(fields[1]), own, reaped, int(fields[21]), shared)
 
 
-def shared_bytes(process: Path) -> int:
+def _shared_bytes(process: Path) -> int:
     """Bytes of memory that a process shares and that are no file's; 0 where the system does not say. ``process``: its
     folder below /proc.
     """

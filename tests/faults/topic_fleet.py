@@ -13,7 +13,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from sqlstream.connectors.kafka.brokers import Brokers
@@ -165,7 +165,19 @@ class TopicFleet(Fleet):
         self.flush()
 
     def send(self, topic: str, value: bytes, number: int) -> None:
-        self._producer.produce(f"{self.prefix}-{topic}", value, partition=number % self.partitions)
+        """Sends a message to the partition of its number, of which the producer may hear later than it was added."""
+        name, until = f"{self.prefix}-{topic}", time.monotonic() + _SECONDS
+        while True:
+            try:
+                self._producer.produce(name, value, partition=number % self.partitions)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._UNKNOWN_PARTITION or time.monotonic() > until:
+                    raise
+                with suppress(KafkaException):  # no broker may be there to be asked
+                    self._producer.list_topics(name, timeout=1)
+                time.sleep(0.1)
+            else:
+                return
 
     def flush(self) -> None:
         if self._producer.flush(_SECONDS):

@@ -51,7 +51,8 @@ CREATE TABLE nowhere (auction BIGINT, bids BIGINT, total BIGINT, best BIGINT) WI
 @dataclass
 class Batches:
     """Rows, milliseconds and processor seconds of each micro-batch, the peak of the memory of all processes, and the
-    bytes of state in the end. ``memory_mb`` and ``states``: memory and bytes of state at the end of each micro-batch.
+    bytes of state in the end. ``memory_mb``, ``states`` and ``entries``: memory, bytes of state and its entries at the
+    end of each micro-batch.
     """
 
     rows: list[int] = field(default_factory=list)
@@ -61,6 +62,7 @@ class Batches:
     state_bytes: int = 0
     memory_mb: list[int] = field(default_factory=list)
     states: list[int] = field(default_factory=list)
+    entries: list[int] = field(default_factory=list)
 
 
 def sqlstream_batches(engine: str, query: str, folder: Path, seconds: float | None) -> Batches:
@@ -149,6 +151,7 @@ class Watch:
             actual.processor.append(after.processor_seconds - before.processor_seconds)
             actual.memory_mb.append(after.resident_mb)
             actual.states.append(state_bytes(report))
+            actual.entries.append(sum(operator.get("numRowsTotal", 0) for operator in report["stateOperators"]))
         return actual
 
     def first_result(self, start: float) -> float:

@@ -118,6 +118,19 @@ def test_a_partition_that_is_shorter_than_it_was_has_lost_messages(monkeypatch: 
         read(reader, p0=Span(2, 3))
 
 
+def test_a_login_that_fails_names_no_partition():
+    reader, consumer = reader_of()
+    refused = Message(topic=None, partition=-1, error=KafkaError(KafkaError._AUTHENTICATION, "Authentication failure"))
+    of_partition = Message(
+        topic="t", partition=0, error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Not allowed")
+    )
+    consumer.batches = [[refused], [of_partition]]
+    with pytest.raises(ConnectorError, match=r"^SS590: Kafka gives no messages: Authentication failure"):
+        read(reader, p0=Span(2, 3))
+    with pytest.raises(ConnectorError, match=r"^SS590: Kafka gives no messages of t\[0\]: Not allowed"):
+        read(reader, p0=Span(2, 3))
+
+
 @pytest.mark.parametrize(("given", "waits"), [({}, "10"), ({"fetch.queue.backoff.ms": "70"}, "70")])
 def test_librdkafka_does_not_wait_a_second_where_messages_lie_ready(monkeypatch, given, waits):
     configurations: list[dict[str, object]] = []

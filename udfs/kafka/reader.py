@@ -154,7 +154,8 @@ class Reader:
             if index is not None:
                 self._reached[index] = max(self._reached[index], ends[index])
         else:
-            raise ConnectorError(UNREACHABLE, f"Kafka gives no messages of {slot[0]}[{slot[1]}]: {notice.reason}")
+            of = f" of {slot[0]}[{slot[1]}]" if slot[0] else ""  # that of a login, or of a group, is about no partition
+            raise ConnectorError(UNREACHABLE, f"Kafka gives no messages{of}: {notice.reason}")
 
     def _require_there(self, slot: Slot, end: int, skips_lost: bool) -> None:
         _, high = self._bounds(slot)

@@ -40,7 +40,7 @@ class _Measured:
         files = sorted((Path(measurement.folder) / "bids").iterdir())
         rows = [pq.read_metadata(file).num_rows for file in files]
         count = len(rows)
-        return Batches(rows, [10] * count, [0.02] * count, 700, 3 << 20, [500] * count, [4096] * count)
+        return Batches(rows, [10] * count, [0.02] * count, 700, 3 << 20, [500] * count, [4096] * count, [7] * count)
 
 
 @pytest.mark.parametrize("part", PARTS)

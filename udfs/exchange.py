@@ -176,7 +176,7 @@ class Exchange:
         """
         times = (pc.max(batch.column(0)).as_py() for batch in batches)
         newest = max((time for time in times if time is not None), default=None)
-        yield _batch_of([Blob(group, 0, 0, Content.TICK, newest) for group in range(self.groups)])
+        yield _batch_of([*self._to_all(Content.TICK, newest)])
 
     def lift(self, newest: int) -> pa.RecordBatch:
         """A batch with the blobs that say how new the rows are that a task has read: one for Spark, and, with
@@ -225,7 +225,7 @@ class Exchange:
             return
         newest = pc.max(table.column(TICK)).as_py()
         if newest is not None:
-            yield from (Blob(group, 0, 0, Content.TICK, newest) for group in range(self.groups))
+            yield from self._to_all(Content.TICK, newest)
 
     def _holds(self, table: pa.Table) -> Iterator[Blob]:
         """The least time that is held, for every key group."""
@@ -233,7 +233,7 @@ class Exchange:
             return
         least = pc.min(table.column(HOLD)).as_py()
         if least is not None:
-            yield from (Blob(group, 0, 0, Content.HOLD, least) for group in range(self.groups))
+            yield from self._to_all(Content.HOLD, least)
 
     def _lifts(self, table: pa.Table) -> Iterator[Blob]:
         """The newest event time, of those that move a watermark."""
@@ -244,7 +244,11 @@ class Exchange:
     def _reaching(self, newest: int) -> Iterator[Blob]:
         yield Blob(0, 0, 0, Content.LIFT, newest)
         if self.at_once:
-            yield from (Blob(group, 0, 0, Content.REACHED, newest) for group in range(self.groups))
+            yield from self._to_all(Content.REACHED, newest)
+
+    def _to_all(self, content: Content, clock: int | None) -> Iterator[Blob]:
+        """A blob for every key group."""
+        return (Blob(group, 0, 0, content, clock) for group in range(self.groups))
 
     def _passing(self, table: pa.Table) -> Iterator[Blob]:
         if LATE_TABLE not in table.column_names:

@@ -23,7 +23,7 @@ import sqlstream
 from examples.throughput.processes import Usage, usage
 from sqlstream.jobs import Job
 from sqlstream.jobs.reports.counts import rows_read
-from sqlstream.jobs.reports.progress import state_bytes
+from sqlstream.jobs.reports.progress import state_bytes, state_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -151,7 +151,7 @@ class Watch:
             actual.processor.append(after.processor_seconds - before.processor_seconds)
             actual.memory_mb.append(after.resident_mb)
             actual.states.append(state_bytes(report))
-            actual.entries.append(sum(operator.get("numRowsTotal", 0) for operator in report["stateOperators"]))
+            actual.entries.append(state_rows(report))
         return actual
 
     def first_result(self, start: float) -> float:

@@ -207,8 +207,8 @@ def keys(chosen: argparse.Namespace, measure: Measure) -> Iterator[Table]:
 
 
 def year(chosen: argparse.Namespace, measure: Measure) -> Iterator[Table]:
-    """Micro-batches that together have a year of event time, of which each closes some 88 windows of an hour. What has
-    been deleted stays among the bytes of state until RocksDB's buffers are full.
+    """Micro-batches that together have a year of event time, of which each closes some 88 windows of an hour. Bytes
+    of state also count deletions that RocksDB has not compacted.
     """
     count, rows = chosen.year_batches, chosen.year_rows
     title = f"TUMBLE 1 h over a year of {count * rows:,} events, {YEAR_KEYS} keys, in {count} micro-batches; medians"

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlstream.jobs.checkpoints.storage import Storage, StoredFile
 from sqlstream.jobs.reports.counts import rows_read
+from sqlstream.jobs.reports.progress import state_rows
 from sqlstream.udfs.texts import json_of
 
 HISTORY_FILE = "epochs.json"
@@ -87,7 +88,7 @@ class History:
             time=datetime.fromisoformat(report["timestamp"]).timestamp() + duration_ms / 1000,
             rows=rows_read(report),
             duration_ms=duration_ms,
-            state_rows=sum(operator["numRowsTotal"] for operator in report["stateOperators"]),
+            state_rows=state_rows(report),
         )
 
 

@@ -261,7 +261,7 @@ def _after(progress: Progress, report: Mapping[str, Any]) -> Progress:
         pending_by_operator=pending or progress.pending_by_operator,
         last_batch=int(report["batchId"]),
         batch_ms=int(report["batchDuration"]),
-        state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in report["stateOperators"]),
+        state_rows=state_rows(report),
         state_bytes=state_bytes(report),
         read_by_table=added_by_name(progress.read_by_table, rows_read_by_table(report)),
         taken_by_operator=_added(progress.taken_by_operator, _counted(report, ROWS_TAKEN)),
@@ -288,6 +288,11 @@ def latency_of(report: Mapping[str, Any]) -> tuple[int, ...]:
 def state_bytes(report: Mapping[str, Any]) -> int:
     """The bytes that all state stores hold after a micro-batch, in memory and in files of RocksDB."""
     return sum(bytes_of_store(operator) for operator in report["stateOperators"])
+
+
+def state_rows(report: Mapping[str, Any]) -> int:
+    """The entries that all state stores hold after a micro-batch."""
+    return sum(int(operator.get("numRowsTotal", 0)) for operator in report["stateOperators"])
 
 
 def bytes_of_store(operator: Mapping[str, Any]) -> int:

@@ -52,6 +52,7 @@ PARTIAL_INSERT = "sqlstream.partial-insert"
 RESULT_MODE = "sql-client.execution.result-mode"
 JOBS_OF_SHELL = "shell.jobs"
 WARM_UP = "shell.warm-up"
+MICRO_BATCH_DURATION = "sqlstream.micro-batch-duration"
 STATE_MEMORY = "state.memory"
 
 
@@ -283,6 +284,14 @@ OPTIONS = (
         "asked for again then, and for barriers; without them it does not tick. Not given, 100 ms where "
         "'execution.latency' is low.",
         "1 s",
+    ),
+    Option(
+        MICRO_BATCH_DURATION,
+        DURATION,
+        "How long a micro-batch should take at most while more messages or changes wait than it reads: the next one "
+        "reads as many as the last one did in that time, and no more than 'source.max-rows-per-trigger' of its table. "
+        "At least twice 'execution.checkpointing.interval' and '…min-pause'; 0: as long as it takes.",
+        "30 s",
     ),
     Option(
         "sqlstream.functions.on-error",

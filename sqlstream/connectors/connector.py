@@ -174,6 +174,7 @@ class Environment:
     * ``timed``: the names of the tables whose own watermark operators of the job wait for.
     * ``idle_timeout_ms``: after how long without rows a source, or a part of it, holds no watermark back; 0: never. A
       table may say another time (``idle_timeout_ms``).
+    * ``wanted_ms``: how long a micro-batch should take at most while rows wait; 0: as long as it takes.
     * ``joined``: by table the other tables, with the columns that are read, whose rows are joined to its rows as they
       are.
     * ``first_rows``: the query ends with so many rows of its only table, whichever come first, so a source need not
@@ -201,6 +202,7 @@ class Environment:
     filters: tuple[Comparison, ...] = ()
     timed: frozenset[str] = frozenset()
     idle_timeout_ms: int = 0
+    wanted_ms: int = 0
     joined: Mapping[str, Sequence[tuple[Table, tuple[str, ...]]]] = field(default_factory=dict)
     first_rows: int | None = None
     real_time: bool = False

@@ -229,7 +229,8 @@ _USUAL_MESSAGES = 2_000_000
 
 def _settings(environment: Environment, values: Mapping[str, Any]) -> TopicSettings:
     """The settings of a table for a job. Where a few rows end the query, its micro-batches read few messages."""
-    settings, first = topic_settings(values), environment.first_rows
+    settings = replace(topic_settings(values), wanted_ms=environment.wanted_ms)
+    first = environment.first_rows
     return settings if first is None else replace(settings, most=min(settings.most or first, max(first, _FEWEST)))
 
 

@@ -169,8 +169,8 @@ class Bound:
 class TopicSettings:
     """Which messages a table has. ``properties``: those of librdkafka. ``pattern``: of topics, in place of ``topics``.
     ``reset``: where partitions begin that lack the offset of the start, of a group or a specific one: ``earliest``,
-    ``latest`` or ``none``. ``most``: the most messages of a micro-batch. ``discovery_ms``: how often new partitions are
-    looked for.
+    ``latest`` or ``none``. ``most``: the most messages of a micro-batch, which should take no longer than ``wanted_ms``
+    (``connectors.pace.Pace``). ``discovery_ms``: how often new partitions are looked for.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -183,6 +183,7 @@ class TopicSettings:
     most: int | None
     discovery_ms: int
     skips_lost: bool
+    wanted_ms: int = 0
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

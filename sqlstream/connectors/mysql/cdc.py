@@ -231,6 +231,7 @@ class MySqlChanges(DatabaseChanges):
             values["heartbeat.interval"],
             str(folder),
             confirms=False,
+            wanted_ms=environment.wanted_ms,
         )
 
 

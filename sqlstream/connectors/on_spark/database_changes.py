@@ -24,6 +24,7 @@ from sqlstream.connectors.changes.copies import COPIED, TableCopier
 from sqlstream.connectors.changes.positions import Position
 from sqlstream.connectors.changes.received_log import LOGGED, ReceivedLog, Segment, Taken
 from sqlstream.connectors.changes.server import ChangeServer
+from sqlstream.connectors.pace import Pace
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
 from sqlstream.spark.internals import make_active
@@ -49,8 +50,9 @@ class ChangeSettings:
     """What a stream of changes reads.
 
     * ``server``: which server and table; ``secrets``: what messages must not show of it.
-    * ``most``: about how many changes a micro-batch reads at most. ``heartbeat_ms``: after which time without changes
-      the server may forget its log nevertheless; 0: never.
+    * ``most``: about how many changes a micro-batch reads at most, which should take no longer than ``wanted_ms``
+      (``connectors.pace.Pace``). ``heartbeat_ms``: after which time without changes the server may forget its log
+      nevertheless; 0: never.
     * ``folder``: for files. ``confirms``: the server is told what it may forget; False where no checkpoint outlives the
       query.
     """
@@ -61,6 +63,7 @@ class ChangeSettings:
     heartbeat_ms: int
     folder: str
     confirms: bool
+    wanted_ms: int = 0
 
 
 def changes_of_table(spark: SparkSession, settings: ChangeSettings) -> DataFrame:
@@ -112,6 +115,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, settings: ChangeSettings) -> None:
         self._settings, self._server = settings, settings.server
         self._folder = Path(settings.folder)
+        self._pace = Pace(settings.most, settings.wanted_ms)
         self._last: Position | None = None
         self._copier: TableCopier | None = None
         self._receiver: ReceivedLog | None = None
@@ -201,6 +205,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if taken is not None:
             self._beaten = time.monotonic()
             self._given[position.lsn, taken.end] = taken.segments
+            self._pace.reads(sum(s.until - s.first for s in taken.segments))
             gtids = self._gtids_of_target if taken.end == self._target else taken.gtids
             return position.read_to(taken.end, gtids)
         if self._target is not None:
@@ -219,7 +224,7 @@ class ChangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The transactions of the next micro-batch, and whether all that there were by now have been received or are
         in it. A run that ends waits for as many as fit, as each micro-batch has a cost.
         """
-        most = self._settings.most
+        most = self._pace.room()
         if self._target is not None:
             target = self._target
             is_there = received.wait(lambda: received.has_enough(most, target), _REPLAY_SECONDS)

@@ -30,6 +30,7 @@ from sqlstream.connectors.kafka.offsets import (
     shared_out,
 )
 from sqlstream.connectors.kafka.watermarks import IdlePartitions, PartitionWatermarks
+from sqlstream.connectors.pace import Pace
 from sqlstream.spark.internals import make_active
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
@@ -206,6 +207,7 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, settings: TopicSettings, tasks: int, watermarks: PartitionWatermarks | None = None) -> None:
         self._settings, self._tasks, self._watermarks = settings, tasks, watermarks
+        self._pace = Pace(settings.most, settings.wanted_ms)
         self._brokers: Brokers | None = None
         self._what_is_there = False
         self._target: Offsets | None = None
@@ -252,8 +254,9 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._target = latest
             latest = {p: min(offset, self._target[p]) for p, offset in latest.items() if p in self._target}
             begun = {p: offset for p, offset in begun.items() if p in self._target}
-        after = position.advanced(latest, self._settings.most, begun)
+        after = position.advanced(latest, self._pace.room(), begun)
         if after is not position:
+            self._pace.reads(sum(r.end - r.begin for r in ranges(position, after)))
             after = after.of_topics(self.brokers.ids, latest)
         if self._watermarks is None:
             return after

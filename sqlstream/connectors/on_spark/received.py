@@ -24,6 +24,7 @@ from sqlstream.connectors.on_spark.change_messages import decode_changes
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import decode
+from sqlstream.connectors.pace import Pace
 from sqlstream.connectors.receiving.receiver import Receiver, Receiving
 from sqlstream.connectors.receiving.spool import Spool
 from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO
@@ -50,6 +51,7 @@ class ReceivingSettings:
     * ``folder``: that of the spool, which outlives the query if it is ``lasting``; ``remembered``: see ``Spool``.
     * ``columns``: those of messages that the query needs.
     * ``most``: so many messages are read by a micro-batch at most. ``most_bytes``: so many wait for one at most.
+      ``wanted_ms``: see ``Pace``.
     """
 
     receiver: Receiver = field(repr=False)
@@ -60,6 +62,7 @@ class ReceivingSettings:
     most_bytes: int
     remembered: int
     lasting: bool
+    wanted_ms: int = 0
 
 
 def messages_of(spark: SparkSession, settings: ReceivingSettings) -> DataFrame:
@@ -139,6 +142,7 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, settings: ReceivingSettings) -> None:
         self._settings = settings
+        self._pace = Pace(settings.most, settings.wanted_ms)
         self._spool: Spool | None = None
         self._receiving: Receiving | None = None
         self._last: dict[str, Any] | None = None
@@ -192,7 +196,10 @@ class MessageStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = spool.end if self._target is None else self._target
         if end <= begin and self._receiving is not None and self._receiving.error is not None:
             raise self._receiving.error
-        return max(begin, min(end, begin + self._settings.most))
+        end = max(begin, min(end, begin + self._pace.room()))
+        if end > begin:
+            self._pace.reads(end - begin)
+        return end
 
     def _opened(self) -> Spool:
         if self._spool is None:

@@ -173,6 +173,7 @@ class PostgresChanges(DatabaseChanges):
             values["heartbeat.interval"],
             str(folder),
             not folder.is_relative_to(environment.directory),
+            environment.wanted_ms,
         )  # fmt: skip
 
 

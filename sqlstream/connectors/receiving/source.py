@@ -145,6 +145,7 @@ class MessageSource(Source):
             most_bytes=values["spool.max-bytes"],
             remembered=self.remembered(values),
             lasting=lasting,
+            wanted_ms=environment.wanted_ms,
         )
         messages = on_spark.received.messages_of(environment.spark, settings)
         return on_spark.received.rows_of_messages(messages, table, columns, values, of_columns)

@@ -42,6 +42,7 @@ from sqlstream.jobs.lifecycle.specification import (
     description_of,
     execution_of,
     place_of,
+    wanted_ms,
 )
 from sqlstream.jobs.lifecycle.start import declared_states, key_groups_for, start_job
 from sqlstream.jobs.records.history import begun_at, last_begun, last_committed
@@ -403,8 +404,14 @@ class SessionJobs:
 
     def _environment(self, spark: SparkSession, settings: Settings) -> Environment:
         by_spark = settings["sqlstream.file-reader"] == "spark" or self.spark.is_remote
-        idle_ms, real_time = settings["table.exec.source.idle-timeout"], is_real_time(settings)
-        return Environment(spark, self.folders.root, spark_reads=by_spark, idle_timeout_ms=idle_ms, real_time=real_time)
+        return Environment(
+            spark,
+            self.folders.root,
+            spark_reads=by_spark,
+            idle_timeout_ms=settings["table.exec.source.idle-timeout"],
+            wanted_ms=wanted_ms(settings),
+            real_time=is_real_time(settings),
+        )
 
 
 def _timed_tables(plan: Root) -> frozenset[str]:

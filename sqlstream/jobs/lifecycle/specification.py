@@ -29,7 +29,7 @@ from sqlstream.planner.explain import to_json
 from sqlstream.planner.node import Node
 from sqlstream.planner.physical.steps import Engine
 from sqlstream.secrets import NO_SECRETS, Secrets
-from sqlstream.settings import REUSE_SOURCE, STATE_MEMORY, Settings
+from sqlstream.settings import MICRO_BATCH_DURATION, REUSE_SOURCE, STATE_MEMORY, Settings
 from sqlstream.spark.java import default_state_memory, memory_limit
 from sqlstream.version import versions
 
@@ -159,6 +159,15 @@ def checkpointing_of(settings: Settings, poll_ms: Callable[[], int]) -> Checkpoi
         tolerable_failures=settings[f"{_PREFIX}.tolerable-failed-checkpoints"],
         retention=Retention.ALWAYS if retention is None else Retention(retention),
     )
+
+
+def wanted_ms(settings: Settings) -> int:
+    """How long a micro-batch should take at most while rows wait; 0: as long as it takes. Sources measure it from one
+    micro-batch to the next, so it is longer than what lies between them.
+    """
+    wanted: int = settings[MICRO_BATCH_DURATION]
+    waits = max(settings[f"{_PREFIX}.interval"] or 0, settings[f"{_PREFIX}.min-pause"])
+    return wanted and max(wanted, 2 * waits)
 
 
 def end_of_input_of(settings: Settings, *, named: bool) -> EndOfInput:

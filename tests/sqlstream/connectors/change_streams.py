@@ -31,17 +31,20 @@ Row = tuple[Any, ...]
 
 class Stream:
     """A source of one table. ``offsets``: the positions that are in the checkpoint, the last of which may be of a
-    micro-batch that is not complete.
+    micro-batch that is not complete. ``wanted_ms``: as of ``Environment``.
     """
 
-    def __init__(self, table: Table, folder: Path, columns: tuple[str, ...] | None = None) -> None:
-        self.table, self.folder = table, folder
+    def __init__(
+        self, table: Table, folder: Path, columns: tuple[str, ...] | None = None, *, wanted_ms: int = 0
+    ) -> None:
+        self.table, self.folder, self.wanted_ms = table, folder, wanted_ms
         self.columns = columns or tuple(c.name for c in table.columns)
         self.offsets: list[str] = []
         self.start()
 
     def start(self) -> None:
-        environment = Environment(SPARK, self.folder / "scratch", logs=str(self.folder / "spark" / "sources"))
+        logs = str(self.folder / "spark" / "sources")
+        environment = Environment(SPARK, self.folder / "scratch", logs=logs, wanted_ms=self.wanted_ms)
         settings = source_connector(self.table.connector).settings(environment, self.table, self.columns)  # type: ignore[attr-defined]
         self.reader = ChangeStream(settings)
         self.changes = settings.server.rows()
@@ -144,10 +147,10 @@ def opening(declare: Callable[..., Table], folder: Path) -> Iterator[Open]:
     """Opens streams of tables, which ``declare`` declares, each with files of its own; they are stopped in the end."""
     streams: list[Stream] = []
 
-    def open_stream(*columns: Any, **options: Any) -> Stream:
+    def open_stream(*columns: Any, wanted_ms: int = 0, **options: Any) -> Stream:
         table = declare(*columns, **options)
         assert validate(table, {}) == ()
-        stream = Stream(table, folder / f"job{next(_numbers)}")
+        stream = Stream(table, folder / f"job{next(_numbers)}", wanted_ms=wanted_ms)
         streams.append(stream)
         return stream
 

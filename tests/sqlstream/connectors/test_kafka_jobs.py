@@ -169,6 +169,25 @@ def test_tasks_hand_messages_to_the_exchange_as_columns(session: Session, topics
         rows(session, query)
 
 
+def test_a_micro_batch_behind_a_slow_one_reads_fewer_messages(session: Session, topics: Topics):
+    topic = topics.create()
+    topics.send(topic, *(b'{"a": 1}' for _ in range(450)))
+    options = {"scan__bounded__mode": "latest-offset", "source__max_rows_per_trigger": "300"}
+    declare(session, topics, "a INT", topic, **options)
+    body = "\nimport time\ntime.sleep(0.004)\nreturn a\n"
+    session.sql(f"CREATE FUNCTION slow(a INT) RETURNS INT LANGUAGE PYTHON AS $${body}$$")
+    session.sql("CREATE TABLE kept (a INT) WITH ('connector' = 'blackhole')")
+    batches = []
+    for duration in ("500 ms", "0 s"):
+        session.sql(f"SET 'sqlstream.micro-batch-duration' = '{duration}'")
+        job = session.sql("INSERT INTO kept SELECT slow(a) FROM t")
+        assert isinstance(job, Job)
+        job.wait()
+        assert job.progress().rows_in == 450
+        batches.append(job.progress().batches)
+    assert batches[0] == batches[1] + 1  # 300, 100 and 50 in place of 300 and 150
+
+
 _AT, _KEYS = "at TIMESTAMP(3)", {"key__format": "json", "key__fields": "id"}
 _UPSERTS = {"connector": "upsert-kafka", "format": "", "key__format": "json", "value__format": "json"}
 

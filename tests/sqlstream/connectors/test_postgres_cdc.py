@@ -104,6 +104,20 @@ def test_a_job_goes_on_where_it_was_and_repeats_what_was_not_complete(server: Po
     assert merged(rows + rest) == [(1, 10 - 10), (2, 22), (3, 23), (4, 16)]
 
 
+def test_a_micro_batch_behind_a_slow_one_reads_fewer_changes(server: PostgresServer, opened: Open):
+    server.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    stream = opened("id INT", source__max_rows_per_trigger="300", wanted_ms=1)
+    assert stream.all() == []
+    server.execute(*(f"INSERT INTO t VALUES ({i})" for i in range(450)))
+    stream.restart()
+    sizes: list[int] = []
+    while sum(sizes) < 450:
+        sizes += [len(rows)] if (rows := stream.next()) else []
+        time.sleep(0.05)
+    assert 90 < sizes[0] <= 100  # three messages of the log are a transaction of one row
+    assert max(sizes[1:]) == 33
+
+
 def test_the_slot_moves_only_when_a_micro_batch_is_complete(server: PostgresServer, opened: Open):
     def kept() -> int:
         ((kept,),) = server.rows("SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots")

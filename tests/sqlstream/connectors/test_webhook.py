@@ -178,6 +178,16 @@ def test_bodies_are_split(table, tmp_path):
         assert hook.stream.values(2) == [b'{"a": 1.10}', b'{"a": [2]}']
 
 
+def test_a_micro_batch_behind_a_slow_one_reads_fewer_messages(table, tmp_path):
+    with Hook(table(split="lines"), tmp_path, most=300, wanted_ms=1) as hook:
+        assert hook.send(b"a\n" * 450) == 200
+        sizes = []
+        while hook.stream.plan():
+            sizes.append(len(hook.stream.read()))
+            time.sleep(0.1)
+        assert sizes == [300, 100, 50]
+
+
 NO_ARRAYS = (b"", b"1", b"[", b"[1", b"[1,]", b"[,1]", b"[1 2]", b"[1] 2", b"[1]]", b"\xff", b"[a]", b"[" * 100_000)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.udfs.kernel import END_OF_TIME, Domain, StateKey
-from sqlstream.udfs.state.chunked import check_fingerprint, decode, encode, fingerprint, whole
+from sqlstream.udfs.state.chunked import MOST_BYTES, check_fingerprint, decode, divided, encode, fingerprint, whole
 
 EVENT_TIMER = "__event_timer"
 PROCESSING_TIMER = "__processing_timer"
@@ -220,11 +220,12 @@ NO_PLACES = np.zeros(0, np.int64)
 
 class Chunk(NamedTuple):
     """A piece of a bucket that was written at once. Its ``rows`` come after those of earlier chunks, and replace all
-    earlier rows whose place (key hash) is in ``replaced``.
+    earlier rows whose place (key hash) is in ``replaced``. ``stored``: the bytes of its entry in the store.
     """
 
     rows: pa.RecordBatch
     replaced: np.ndarray = NO_PLACES
+    stored: int = 0
 
     @property
     def size(self) -> int:
@@ -251,10 +252,10 @@ def read_chunk(entry: bytes | None, schema: pa.Schema, number: int) -> Chunk:
     """Decodes chunk ``number`` of a bucket from a state entry; its rows share memory with the entry."""
     assert entry is not None, "the index names an entry that the store does not have"
     if number == 0:
-        return Chunk(decode(entry, schema))
+        return Chunk(decode(entry, schema), stored=len(entry))
     count = int.from_bytes(entry[:8], "little")
     rows = decode(memoryview(entry)[8 + 8 * count :], schema)
-    return Chunk(rows, np.frombuffer(entry, np.int64, count, 8))
+    return Chunk(rows, np.frombuffer(entry, np.int64, count, 8), len(entry))
 
 
 def write_chunk(chunk: Chunk, number: int) -> bytes:
@@ -264,16 +265,30 @@ def write_chunk(chunk: Chunk, number: int) -> bytes:
     return len(chunk.replaced).to_bytes(8, "little") + chunk.replaced.tobytes() + encode(chunk.rows)
 
 
+def write_chunks(chunk: Chunk, number: int) -> list[bytes]:
+    """A chunk as the entries of chunk ``number`` and those that follow it: one, or more where it is large."""
+    entry = write_chunk(chunk, number)
+    if len(entry) <= MOST_BYTES:
+        return [entry]
+    first, *others = divided(chunk.rows, len(entry))
+    following = (write_chunk(Chunk(rows), number + at) for at, rows in enumerate(others, 1))
+    return [write_chunk(Chunk(first, chunk.replaced), number), *following]
+
+
 def first_merged(bucket: Bucket, most_chunks: int) -> int:
     """Decides which chunks of a bucket are merged into one: those from the returned index on. If it is the number of
-    chunks, none are. A bucket without new chunks is left as it is if it has at most ``most_chunks``.
+    chunks, none are. A bucket without new chunks is left as it is if it has at most ``most_chunks``. A large chunk of
+    whose rows none are replaced stays as it is.
     """
-    chunks, rows_after = bucket.chunks, 0
+    chunks, rows_after, replaces = bucket.chunks, 0, False
     if len(chunks) == bucket.stored <= most_chunks:
         return len(chunks)
     first = last = len(chunks) - 1
     for number in range(last, -1, -1):
         size = chunks[number].size
+        if chunks[number].stored > MOST_BYTES // 2 and not replaces and number < last:
+            break
+        replaces = replaces or len(chunks[number].replaced) > 0
         if number < last and size < (max(FACTOR * rows_after, SMALL) if number else FACTOR * rows_after):
             first = number
         rows_after += size
@@ -310,7 +325,7 @@ def alive(chunks: Sequence[Chunk], hash_column: str) -> list[pa.RecordBatch]:
     their key hash, are left out.
     """
     batches, gone = [], NO_PLACES
-    for rows, replaced in reversed(chunks):
+    for rows, replaced, _ in reversed(chunks):
         batches.append(_without(rows, gone, hash_column) if len(gone) else rows)
         if len(replaced):
             gone = distinct(np.concatenate((gone, replaced))) if len(gone) else replaced

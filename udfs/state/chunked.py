@@ -12,11 +12,14 @@ import pyarrow as pa
 from sqlstream.udfs.kernel import NO_WATERMARK, StateKey, Store
 
 MOST_CHUNKS = 16
-"""An entry of more chunks is merged into one when it is read."""
+"""An entry of more chunks is merged into one when it is read, but for those that are large."""
+
+MOST_BYTES = 32 << 20
+"""A value of the store has hardly more bytes, if it is not that of a single row: rows that have are divided."""
 
 
 class Extent(NamedTuple):
-    """The stored size of an entry: the number of its chunks, of its rows, and of the rows of its first chunk."""
+    """The stored size of an entry: the number of its chunks, of its rows, and of those that were written first."""
 
     chunks: int
     rows: int
@@ -144,26 +147,33 @@ class ChunkedState:
     def _merge_fragments(self) -> None:
         """Entries that were read, and have many chunks, are written as one."""
         for number in self._tables:
-            if number not in self._replaced and self._entries().get(number, _NONE).chunks > MOST_CHUNKS:
-                self.replace(number, self._table(number))
+            chunks = self._entries().get(number, _NONE).chunks
+            if number in self._replaced or chunks <= MOST_CHUNKS:
+                continue
+            table = self._table(number)
+            if chunks > MOST_CHUNKS + table.nbytes // MOST_BYTES:
+                self.replace(number, table)
 
     def _rewritten(self, number: int) -> dict[StateKey, bytes | None]:
         rows = self._tables[number]
         old = self._entries().pop(number, _NONE).chunks
         if rows.num_rows == 0:
             return dict.fromkeys(chunk_keys(self.name, number, old))
-        self._entries()[number] = Extent(1, rows.num_rows, rows.num_rows)
+        chunks = list(map(encode, divided(whole(rows), rows.nbytes)))
+        self._entries()[number] = Extent(len(chunks), rows.num_rows, rows.num_rows)
         return {
-            chunk_key(self.name, number, 0): encode(whole(rows)),
-            **dict.fromkeys(chunk_keys(self.name, number, old, 1)),
+            **dict(zip(chunk_keys(self.name, number, len(chunks)), chunks, strict=True)),
+            **dict.fromkeys(chunk_keys(self.name, number, old, len(chunks))),
         }
 
     def _extended(self, number: int, rows: pa.Table) -> dict[StateKey, bytes | None]:
         old = self._entries().get(number, _NONE)
-        self._entries()[number] = Extent(old.chunks + 1, old.rows + rows.num_rows, old.base or rows.num_rows)
+        chunks = list(map(encode, divided(whole(rows), rows.nbytes)))
+        count = old.chunks + len(chunks)
+        self._entries()[number] = Extent(count, old.rows + rows.num_rows, old.base or rows.num_rows)
         if number in self._tables:
             self._tables[number] = pa.concat_tables([self._tables[number], rows])
-        return {chunk_key(self.name, number, old.chunks): encode(whole(rows))}
+        return dict(zip(chunk_keys(self.name, number, count, old.chunks), chunks, strict=True))
 
     def _empty(self) -> pa.Table:
         return self.schema.empty_table()
@@ -186,6 +196,12 @@ def whole(rows: pa.Table) -> pa.RecordBatch:
     batches = rows.combine_chunks().to_batches()
     assert len(batches) <= 1, "more than 2 GiB of text or lists in one entry of state"
     return batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
+
+
+def divided(rows: pa.RecordBatch, size: int) -> list[pa.RecordBatch]:
+    """Rows that have ``size`` bytes as batches of equal length, each of which has about MOST_BYTES at most."""
+    step = max(1, -(-rows.num_rows // max(1, -(-size // MOST_BYTES))))
+    return [rows.slice(begin, step) for begin in range(0, rows.num_rows, step)] or [rows]
 
 
 def encode(rows: pa.RecordBatch) -> bytes:

@@ -37,7 +37,7 @@ from sqlstream.udfs.state.buckets import (
     read_chunk,
     split,
     splits,
-    write_chunk,
+    write_chunks,
 )
 from sqlstream.udfs.state.chunked import MOST_CHUNKS, chunk_key, chunk_keys, whole
 from sqlstream.udfs.state.log import LEAST_BUCKETS, LOG_ROWS, ChangeLog, changes_of, log_key
@@ -332,10 +332,15 @@ class KeyedState:
         if bucket_pieces:
             self._timers(positions, np.stack([piece.timers for piece in bucket_pieces]))
         for position, (rows, _) in zip(positions, bucket_pieces, strict=True):
-            old = self._open[position].chunks
-            if len(old) != 1 or old[0].rows.num_rows != rows.num_rows or not old[0].rows.equals(rows):
+            if not self._has(self._open[position].chunks, rows):
                 chunks = [Chunk(rows)] if rows.num_rows else []
                 self._open[position] = Bucket(chunks, 0, True, rows.num_rows)
+
+    def _has(self, chunks: list[Chunk], rows: pa.RecordBatch) -> bool:
+        """Whether chunks that replace nothing have these rows."""
+        if sum(chunk.rows.num_rows for chunk in chunks) != rows.num_rows or any(len(c.replaced) for c in chunks):
+            return False
+        return bool(pa.Table.from_batches([c.rows for c in chunks], self.schema).equals(pa.Table.from_batches([rows])))
 
     def _replace_places(self, pieces: dict[int, BucketPiece]) -> None:
         given = self._cut(self.loaded())
@@ -393,7 +398,7 @@ class KeyedState:
         if bucket.rows == 0:
             return True
         is_loaded = bucket.loaded or int(self._buckets().index[position, CHUNKS]) == 0
-        return is_loaded and bucket.rows > self._most_rows and self._overflows(one(self._batches([position])))
+        return is_loaded and bucket.rows > self._most_rows and self._overflows(self._batches([position]))
 
     def _extend(self, position: int, first: int) -> dict[StateKey, bytes | None]:
         """Writes the chunks from ``first`` on as one chunk, after those that remain."""
@@ -402,10 +407,14 @@ class KeyedState:
         number = first if bucket.loaded else int(entry[CHUNKS])
         chunk = merged(bucket.chunks[first:], self._by)
         changes: dict[StateKey, bytes | None] = dict.fromkeys(self._keys(position, number))
-        changes[chunk_key(self.name, int(entry[NUMBER]), number)] = write_chunk(chunk, number)
-        entry[[ROWS, CHUNKS]] = bucket.rows, number + 1
+        chunks = write_chunks(chunk, number)
+        changes |= self._entries_of(int(entry[NUMBER]), chunks, number)
+        entry[[ROWS, CHUNKS]] = bucket.rows, number + len(chunks)
         index.changed.add(position)
         return changes
+
+    def _entries_of(self, bucket: int, chunks: list[bytes], first: int = 0) -> dict[StateKey, bytes]:
+        return {chunk_key(self.name, bucket, number): chunk for number, chunk in enumerate(chunks, first)}
 
     def _move(self, group: list[int], added: list[list[int]]) -> dict[StateKey, bytes | None]:
         """Writes neighbours as one bucket, or as many as they need, whose index entries it adds."""
@@ -413,9 +422,9 @@ class KeyedState:
         changes: dict[StateKey, bytes | None] = dict.fromkeys(key for position in group for key in self._keys(position))
         number = int(index.index[group[0], NUMBER])
         for i, (low, piece) in enumerate(self._pieces(group)):
-            own = index.new_number() if i else number
-            added.append([low, own, piece.rows.num_rows, 1, *piece.timers.tolist()])
-            changes[chunk_key(self.name, own, 0)] = write_chunk(Chunk(piece.rows), 0)
+            own, chunks = index.new_number() if i else number, write_chunks(Chunk(piece.rows), 0)
+            added.append([low, own, piece.rows.num_rows, len(chunks), *piece.timers.tolist()])
+            changes |= self._entries_of(own, chunks)
         index.index[group, ROWS] = 0
         return changes
 
@@ -423,13 +432,14 @@ class KeyedState:
         """The rows of neighbours in buckets that are not too large, with their lowest places."""
         batches, low = self._batches(group), int(self._buckets().index[group[0], LOW])
         rows = one(batches) if batches else self._nothing
-        if self._overflows(rows):
+        if self._overflows(batches):
             return split(rows, self._places(rows), low, self._most_rows)
         timers = self._buckets().index[group, EVENT : PROCESSING + 1].min(axis=0)
         return [(low, BucketPiece(rows, timers))] if rows.num_rows else []
 
-    def _overflows(self, rows: pa.RecordBatch) -> bool:
-        return rows.num_rows > self._most_rows and splits(self._places(rows), self._most_rows)
+    def _overflows(self, batches: list[pa.RecordBatch]) -> bool:
+        places = np.concatenate([NO_PLACES, *map(self._places, batches)])
+        return splits(places, self._most_rows)
 
     def _places(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
         return np.asarray(rows.column(self._by).to_numpy())

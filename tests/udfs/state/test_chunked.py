@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.kernel import NO_WATERMARK, MemoryStore
-from sqlstream.udfs.state.chunked import MOST_CHUNKS, ChunkedState, StateSchemaError
+from sqlstream.udfs.state import chunked
+from sqlstream.udfs.state.chunked import MOST_BYTES, MOST_CHUNKS, ChunkedState, StateSchemaError
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
 
@@ -117,6 +120,26 @@ def test_an_entry_of_many_chunks_becomes_one_when_it_is_read():
     assert ChunkedState(store, "panes", SCHEMA).read([1])[1] == table(*range(MOST_CHUNKS + 1), 99)
 
 
+def test_a_large_entry_is_divided_into_chunks_which_stay():
+    store = MemoryStore()
+    with patch.object(chunked, "MOST_BYTES", 1000):
+        for n in range(MOST_CHUNKS + 2):
+            state = ChunkedState(store, "panes", SCHEMA)
+            state.append(1, table(*[n] * 100))
+            state.flush()
+        expected = [n for n in range(MOST_CHUNKS + 2) for _ in range(100)]
+        for _ in range(2):
+            puts = store.traffic.puts
+            state = ChunkedState(store, "panes", SCHEMA)
+            assert state.read([1])[1]["n"].to_pylist() == expected
+            state.flush()
+        assert store.traffic.puts == puts
+        assert max(len(entry) for entry in store.entries.values()) < 2000
+        state.replace(1, table(1))
+        state.flush()
+    assert len(store.entries) == 2
+
+
 def test_state_of_other_columns_is_refused():
     store = MemoryStore()
     state = ChunkedState(store, "panes", SCHEMA)
@@ -144,8 +167,13 @@ _STEP = st.one_of(
 
 
 @settings(deadline=None)
-@given(st.lists(_STEP, max_size=40))
-def test_it_is_a_dictionary_of_lists(steps):
+@given(st.lists(_STEP, max_size=40), st.sampled_from([20, MOST_BYTES]))
+def test_it_is_a_dictionary_of_lists(steps, most_bytes):
+    with patch.object(chunked, "MOST_BYTES", most_bytes):
+        _is_a_dictionary_of_lists(steps)
+
+
+def _is_a_dictionary_of_lists(steps):
     store = MemoryStore()
     model: dict[int, list[int]] = {}
     state = ChunkedState(store, "s", SCHEMA)

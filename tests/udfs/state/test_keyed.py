@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, Domain, MemoryStore
-from sqlstream.udfs.state import keyed, log
+from sqlstream.udfs.state import buckets, chunked, keyed, log
 from sqlstream.udfs.state.buckets import EVENT_TIMER, PROCESSING_TIMER, Chunk, write_chunk
 from sqlstream.udfs.state.chunked import StateSchemaError
 from sqlstream.udfs.state.keyed import BUCKET_ROWS, KeyedState
@@ -246,6 +246,45 @@ def test_rows_of_one_key_stay_in_one_bucket_however_many():
     assert store.traffic.puts == before
 
 
+def test_the_rows_of_one_key_are_in_chunks_that_are_written_once():
+    store = MemoryStore()
+    with chunks_of(10_000):
+        for number in range(8):
+            state = KeyedState(store, "s", COUNTS)
+            assert state.load(mixed(np.array([5]))).num_rows == number * 2000
+            state.append(counts([5] * 2000, number))
+            store.forget_traffic()
+            state.flush()
+            assert store.traffic.bytes_written < 2000 * 8 * len(COUNTS) + 10_000
+        sizes = [len(entry) for (name, _), entry in store.entries.items() if name != "s"]
+        assert max(sizes) < 12_000
+        assert len(sizes) >= 8 * 4
+        state = KeyedState(store, "s", COUNTS)
+        rows = state.load(mixed(np.array([5])))
+        assert rows["n"].to_pylist() == [number for number in range(8) for _ in range(2000)]
+        before = store.traffic.puts
+        state.replace(rows)
+        state.flush()
+        assert store.traffic.puts == before
+        state = KeyedState(store, "s", COUNTS)
+        state.replace(state.load(mixed(np.array([5])))[-10:])
+        state.flush()
+        assert len(store.entries) == 2
+    assert read_all(store, 6) == [(5, 7)] * 10
+
+
+def test_large_chunks_whose_rows_are_replaced_go():
+    store, random, touched = stored(500), np.random.default_rng(1), np.ones(500, int)
+    size = sum(map(len, store.entries.values()))
+    with chunks_of(2000):
+        for _ in range(100):
+            keys = random.choice(500, 60, replace=False)
+            touch(store, keys)
+            touched[keys] += 1
+    assert sum(map(len, store.entries.values())) < 6 * size
+    assert read_all(store, 500) == [*enumerate(touched.tolist())]
+
+
 def test_timers_are_found_by_the_index():
     store = MemoryStore()
     state = KeyedState(store, "s", TIMERS, bucket_rows=4)
@@ -315,11 +354,21 @@ def log_from(least_buckets: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def chunks_of(most_bytes: int) -> Iterator[None]:
+    """Chunks that have more bytes are divided."""
+    with patch.object(chunked, "MOST_BYTES", most_bytes), patch.object(buckets, "MOST_BYTES", most_bytes):
+        yield
+
+
+_BYTES = st.sampled_from([400, 1000, chunked.MOST_BYTES])
+
+
 @settings(max_examples=200, deadline=None)
-@given(st.lists(_STEP, max_size=30), st.sampled_from([1, 3, BUCKET_ROWS]), st.sampled_from([1, 4, 16]))
-def test_it_is_a_multiset_of_rows(steps, bucket_rows, least_buckets):
+@given(st.lists(_STEP, max_size=30), st.sampled_from([1, 3, BUCKET_ROWS]), st.sampled_from([1, 4, 16]), _BYTES)
+def test_it_is_a_multiset_of_rows(steps, bucket_rows, least_buckets, most_bytes):
     """What is loaded has all rows of the keys asked for, and nothing gets lost or doubled on the way."""
-    with log_from(least_buckets):
+    with log_from(least_buckets), chunks_of(most_bytes):
         _is_a_multiset(steps, bucket_rows)
 
 
@@ -370,11 +419,15 @@ _CHANGE = st.tuples(
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.lists(_CHANGE, max_size=25), st.sampled_from([8, 50, BUCKET_ROWS]), st.booleans(), st.sampled_from([1, 4, 16])
+    st.lists(_CHANGE, max_size=25),
+    st.sampled_from([8, 50, BUCKET_ROWS]),
+    st.booleans(),
+    st.sampled_from([1, 4, 16]),
+    _BYTES,
 )
-def test_it_is_a_dictionary(changes, bucket_rows, restarts, least_buckets):
+def test_it_is_a_dictionary(changes, bucket_rows, restarts, least_buckets, most_bytes):
     """One row per key, few or many of 500 keys at a time, so that chunks, whole buckets, splits and joins all come."""
-    with log_from(least_buckets):
+    with log_from(least_buckets), chunks_of(most_bytes):
         _is_a_dictionary(changes, bucket_rows, restarts)
 
 

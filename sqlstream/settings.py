@@ -407,7 +407,7 @@ OPTIONS = (
     Option(
         REUSE_SOURCE,
         BOOLEAN,
-        "A table that a statement set reads more than once from files is read and decoded once, where tasks read it; "
+        "Files and messages that a statement set reads more than once are read and decoded once where tasks do it; "
         "EXPLAIN PHYSICAL says Reused. A job keeps that of its checkpoint.",
         "true",
     ),

@@ -491,6 +491,14 @@ def _of_data(table: pa.Table) -> pa.Table:
     return table.drop_columns([name for name in (TICK, HOLD, LATE_TABLE, LATE, LIFT) if name in table.column_names])
 
 
+def lift_of(places: Iterable[pa.RecordBatch]) -> int | None:
+    """The time that the watermark may reach behind the micro-batch of a task's source splits; None if it stays, and for
+    splits without LIFT.
+    """
+    lifts = (lift for batch in places if LIFT in batch.schema.names for lift in batch.column(LIFT).to_pylist())
+    return next((lift for lift in lifts if lift is not None), None)
+
+
 # --- chained operators: rows are handed over without an exchange ----------------------------------------------
 # Both operators have the same keys and so the same key groups: nothing is cut or sent. Columns pass unchanged, or as
 # microseconds.

@@ -52,11 +52,12 @@ class Counted:
 
 class Places(NamedTuple):
     """What tasks read: the places of files or messages, or rows that are read for several steps. ``parts``: the hidden
-    columns that order rows of files (``udfs.exchange.PARTS``).
+    columns that order rows of files (``udfs.exchange.PARTS``). ``lifts``: as of the reader that has read the rows.
     """
 
     rows: DataFrame
     parts: tuple[pa.Field, ...]
+    lifts: bool = False
 
 
 @dataclass(frozen=True)

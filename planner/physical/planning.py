@@ -22,7 +22,6 @@ from sqlstream.planner.physical.column_queries import Selection, column_query
 from sqlstream.planner.physical.shared_reads import sources_of_spark, with_shared_reads
 from sqlstream.planner.physical.sources import Source, source_of
 from sqlstream.planner.physical.steps import (
-    TOPICS,
     Ask,
     BlobWatermark,
     Compute,
@@ -118,9 +117,9 @@ class _Whole:
 
     def reads_files(self, scan: Scan) -> bool:
         """True for a scan whose files or messages tasks may read. In a statement set, which has one source for a table,
-        these are files that are read for all its queries.
+        they are read for all its queries.
         """
-        if isinstance(self.plan, StatementSet) and (not self.shares_reads or scan.table.connector == TOPICS):
+        if isinstance(self.plan, StatementSet) and not self.shares_reads:
             return False
         return source_of(scan) not in self.by_spark and self.engine_settings.sources.reads_files(scan)
 

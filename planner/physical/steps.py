@@ -330,16 +330,16 @@ class Read(Step):
 
     @property
     def runs(self) -> str:
+        listed = "ranges of messages" if self.node.table.connector == TOPICS else "files"
         if self.shared is not None:
             if self.reused:
                 return f"Reused(reference_id=[{self.shared.number}])"
-            columns = ", ".join(self.shared.scan.columns)
-            return f"Spark lists the files, tasks read {columns} once for all readers, reuse_id=[{self.shared.number}]"
+            reader = f"tasks read {', '.join(self.shared.scan.columns)} once for all readers"
+            return f"Spark lists the {listed}, {reader}, reuse_id=[{self.shared.number}]"
         if self.by_tasks:
             reader = "exchange above reads" if self.by_exchange else "tasks of the root read"
             does = [word for word, done in (("filters", self.filters), ("computes", self.computes)) if done]
             reader += f" and {' and '.join(does)}" if does else ""
-            listed = "ranges of messages" if self.node.table.connector == TOPICS else "files"
             return f"Spark lists the {listed}, the {reader} their columns"
         filters = ", filters above it that Catalyst may push into the source" if self.node.predicates else ""
         return f'stream of connector "{self.node.table.connector}"{filters}'

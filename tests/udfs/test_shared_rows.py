@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sqlstream.udfs.exchange import BYTES_PER_BLOB, CLOCK
+from sqlstream.udfs.exchange import BYTES_PER_BLOB, CLOCK, LIFT, lift_of
 from sqlstream.udfs.files.shared import CONTENT, ROWS, TASK, PackedRows, SharedRows
 from sqlstream.udfs.files.splits import FromFile, SplitRows
 
@@ -45,6 +45,18 @@ def test_packs_are_small_and_say_which_task_has_read_how_many_rows() -> None:
 
 def test_there_are_no_packs_without_rows_or_splits() -> None:
     assert packed() == packed(numbers(0, 9), splits=SPLITS.slice(0, 0)) == []
+
+
+def test_how_far_the_watermark_may_go_comes_with_the_rows_and_without_any() -> None:
+    splits = pa.RecordBatch.from_pydict({CLOCK: [17, 17], LIFT: [None, 99]})
+    for rows in ([], [numbers(0, 3)]):
+        packs = packed(*rows, splits=splits)
+        assert lift_of(packs) == 99
+        together = pa.Table.from_batches(packs).combine_chunks().to_batches()
+        reader = SharedRows(pa.schema({"n": pa.int64()}), {"n": FromFile("n", pa.int64())}, lifting=True)
+        assert reader.lifts
+        assert [batch.to_pydict() for batch in reader.rows(together)] == [{"n": [0, 1, 2]} for _ in rows]
+    assert lift_of(packed(numbers(0, 3))) is None
 
 
 def test_a_reader_takes_its_columns_of_all_packs_at_once() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.formats.decoder import Decoded, Fault
-from sqlstream.udfs.exchange import LIFT
+from sqlstream.udfs.exchange import LIFT, lift_of
 from sqlstream.udfs.kafka import librdkafka
 from sqlstream.udfs.kafka.clients import consumer_of, consumer_settings, wrong_properties
 from sqlstream.udfs.kafka.fetched import FIELDS, PARTITION, PLACES, TOPIC, Fetched, FetchingConsumer, Slot
@@ -121,11 +121,6 @@ class TopicRecords(MessageRows):
 
     def _is_none(self, value: bytes | None) -> bool:
         return value is None or (self.skips_blank and not value.strip())
-
-
-def lift_of(ranges: Iterable[pa.RecordBatch]) -> int | None:
-    """The time that the watermark may reach behind the micro-batch of a task's ranges; None if it stays."""
-    return next((lift for batch in ranges for lift in batch.column(LIFT).to_pylist() if lift is not None), None)
 
 
 @dataclass(frozen=True)

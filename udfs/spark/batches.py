@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
 from sqlstream.udfs.column_rows import SelectedRows
-from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, pieces, to_bytes
+from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, lift_of, pieces, to_bytes
 from sqlstream.udfs.files.avro import AvroFiles
 from sqlstream.udfs.files.columnar import ColumnarFiles
 from sqlstream.udfs.files.directories import path_of_url
@@ -29,7 +29,6 @@ from sqlstream.udfs.files.listed import FILES, MISSING_METRIC, SIZES, ListedFile
 from sqlstream.udfs.files.shared import PackedRows
 from sqlstream.udfs.files.splits import FILE, SplitRows
 from sqlstream.udfs.garbage import spare_imports
-from sqlstream.udfs.kafka.fetch import lift_of
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START

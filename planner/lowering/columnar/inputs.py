@@ -309,7 +309,7 @@ def files_of(
     taken = {name: fields_of[name] for name in rows.names if name not in (KEY_HASH, CLOCK)}
     scan, read_step = files.scan, read_below(step.inputs[port])
     clock = CLOCK in rows.names or files.reads_clock
-    places, parts = places_of(read_step, context, in_order=step.in_order, clock=clock)
+    places, parts, _ = places_of(read_step, context, in_order=step.in_order, clock=clock)
     # Each partition of a topic is read by one task, in its order.
     whole = pa.schema([*rows, *(parts if step.in_order else ())])
     if not files.steps:
@@ -342,7 +342,7 @@ def file_rows(
     """
     if read.shared is not None:
         checked = {name: replace(column, event_time=None, not_null=None) for name, column in columns.items()}
-        return SharedRows(rows, checked)
+        return SharedRows(rows, checked, places_of(read, context).lifts)
     records = context.runtime.record_format(read.node)
     if isinstance(records, TopicFormat):
         return TopicRows(rows, columns, records, letters, required)
@@ -391,11 +391,15 @@ def places_of(read: Read, context: Context, *, in_order: bool = False, clock: bo
     """
     if read.shared is None:
         rows = context.runtime.places(read.node, in_order=in_order)
-        parts = tuple(part_fields(rows.columns)) if FILE in rows.columns else ()
-        return Places(with_clock(rows) if clock else rows, parts)
+        return Places(with_clock(rows) if clock else rows, _parts(rows))
     if read.shared.number not in context.shared:
         context.shared[read.shared.number] = _packed(read.shared, context)
     return context.shared[read.shared.number]
+
+
+def _parts(places: DataFrame) -> tuple[pa.Field, ...]:
+    """The hidden columns that order rows of files. The messages of a partition are read by one task, in their order."""
+    return tuple(part_fields(places.columns)) if FILE in places.columns else ()
 
 
 def _packed(shared: SharedRead, context: Context) -> Places:
@@ -404,10 +408,11 @@ def _packed(shared: SharedRead, context: Context) -> Places:
     times = {name: time_name(time, table) for name, time, table in shared.times}
     read = [c for c in scan.table.columns if c.name in scan.columns]
     columns = {c.name: from_file(c, scan.table.name, event_time=times.get(c.name)) for c in read}
-    parts = tuple(part_fields(places.columns)) if shared.in_order else ()
+    parts = _parts(places) if shared.in_order else ()
     schema = pa.schema([*((name, column.type) for name, column in columns.items()), *parts])
     reader = PackedRows(file_rows(Read(scan), schema, columns, context))
     tasks = int(str(runtime.spark.conf.get("spark.sql.shuffle.partitions")))
     rows = with_clock(places).mapInArrow(packed(reader, tasks), PACKED_DDL)
     name = f"{METRIC}/shared-{shared.number}/0/{quote(scan.table.name, safe='')}"
-    return Places(rows.observe(name, F.sum(PACKED).alias(ROWS)).repartition(tasks, TASK), parts)
+    counted = rows.observe(name, F.sum(PACKED).alias(ROWS))
+    return Places(counted.repartition(tasks, TASK), parts, reader.reader.lifts)

@@ -254,6 +254,63 @@ def test_a_slow_partition_makes_nothing_late_and_an_idle_one_holds_nothing_back(
     assert kept() == [(0, 1, 0), (0, 1, 10), (0, 1, 20), (1, 1, 0), (1, 2, 10)]
 
 
+@pytest.mark.parametrize(
+    ("reuse", "at_first"),
+    [
+        ("true", "o > 0"),
+        pytest.param("false", "o > 0", marks=pytest.mark.long),
+        pytest.param("true", "o + 1 > 1", marks=pytest.mark.long),  # which only Spark computes
+    ],
+)
+def test_the_queries_of_a_set_read_a_topic_once_and_have_the_watermark_of_its_partitions(
+    session: Session, topics: Topics, tmp_path: Path, reuse: str, at_first: str
+):
+    topic = topics.create(2)
+
+    def send(partition: int, *seconds: int) -> None:
+        values = (json.dumps({"k": partition, "at": f"2026-01-01 00:00:{s:02d}"}) for s in seconds)
+        topics.send(topic, *(value.encode() for value in values), partition=partition)
+
+    declare(session, topics, f"k INT, {_AT}, o BIGINT METADATA FROM 'offset', WATERMARK FOR at AS at", topic)
+    session.sql("CREATE TABLE windows (k INT, n BIGINT, s TIMESTAMP(3)) WITH ('connector' = 'memory')")
+    session.sql("CREATE TABLE counts (k INT PRIMARY KEY NOT ENFORCED, n BIGINT) WITH ('connector' = 'memory')")
+    session.sql("CREATE TABLE chosen (k INT, o BIGINT) WITH ('connector' = 'memory')")
+    session.sql(f"SET 'execution.checkpointing.dir' = '{tmp_path}'; SET 'pipeline.name' = 'set-of-topic'")
+    session.sql(f"SET 'table.optimizer.reuse-source-enabled' = '{reuse}'")
+    of_set = """EXECUTE STATEMENT SET BEGIN
+        INSERT INTO windows SELECT k, COUNT(*), window_start
+            FROM TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '10' SECOND) GROUP BY k, window_start, window_end;
+        INSERT INTO counts SELECT k, COUNT(*) FROM t GROUP BY k;
+        INSERT INTO chosen SELECT k, o FROM t WHERE k = 1 AND {0}; END"""
+    explained = str(session.sql(f"EXPLAIN PHYSICAL {of_set.format('o > 0')}"))
+    assert explained.count("Reused(reference_id=[1])") == (2 if reuse == "true" else 0)
+
+    def run_until(second: int, chosen: str) -> Job:
+        job = session.sql(of_set.format(chosen))
+        assert isinstance(job, Job)
+        deadline, reached = time.monotonic() + 90, (START_S + second) * 1000
+        while job.progress().watermark_ms != reached:
+            assert time.monotonic() < deadline, job.progress()
+            time.sleep(0.2)
+        job.stop()
+        return job
+
+    send(0, 1, 12, 25)
+    send(1, 2, 11)
+    progress = run_until(11, at_first).progress()
+    assert (progress.held_by, progress.rows_in) == ((f"{topic}[1]",), 5)
+    assert rows(session, "SELECT k, n FROM windows") == [(0, 1), (1, 1)]
+    session.sql("SET 'table.exec.source.idle-timeout' = '1 s'")
+    send(1, 13)
+    send(0, 45)
+    assert run_until(45, "o > 0").progress().late_rows == 0
+    assert [(k, n, s.second) for k, n, s in rows(session, "SELECT * FROM windows")] == [
+        (0, 1, 0), (0, 1, 10), (0, 1, 20), (1, 1, 0), (1, 2, 10),
+    ]  # fmt: skip
+    assert rows(session, "SELECT * FROM counts") == [(0, 4), (1, 3)]
+    assert rows(session, "SELECT * FROM chosen") == [(1, 1), (1, 2)]
+
+
 def test_the_first_rows_of_a_topic_without_end_come_at_once(session: Session, topics: Topics):
     topic = topics.create()
     topics.send(topic, *(json.dumps({"a": n}).encode() for n in range(5000)))

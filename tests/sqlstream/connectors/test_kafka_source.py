@@ -31,9 +31,10 @@ from sqlstream.formats.registered import RegisteredAvro, header_of
 from sqlstream.formats.schema_registry import Registry
 from sqlstream.testing.kafka_broker import Broker
 from sqlstream.types import DataType
+from sqlstream.udfs.exchange import lift_of
 from sqlstream.udfs.kafka import fetch as kafka_fetch
 from sqlstream.udfs.kafka.admin import admin_of
-from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords, lift_of
+from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords
 from sqlstream.udfs.kafka.times import TopicTimes
 from tests.schema_registry import serving
 

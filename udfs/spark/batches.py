@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -277,6 +277,11 @@ def _with_bounds(batch: pa.RecordBatch, start: pa.Array, end: pa.Array) -> pa.Re
 
 
 _SEED = 42  # of Spark's hash partitioning
+
+
+def shuffle_tasks(spark: SparkSession) -> int:
+    """So many partitions, and so tasks, the shuffles of this session have."""
+    return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
 
 
 def numbers_of(groups: int) -> np.ndarray:

@@ -36,7 +36,7 @@ from sqlstream.udfs.files.splits import FILE, FromFile, SplitRows
 from sqlstream.udfs.kafka.rows import TopicFormat, TopicRows
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 from sqlstream.udfs.keys import can_hash
-from sqlstream.udfs.spark.batches import BLOBS_DDL, packed, to_blobs
+from sqlstream.udfs.spark.batches import BLOBS_DDL, packed, shuffle_tasks, to_blobs
 
 TIME = "__row_time"
 """The column of a kernel's input with the time of the row, in microseconds."""
@@ -411,7 +411,7 @@ def _packed(shared: SharedRead, context: Context) -> Places:
     parts = _parts(places) if shared.in_order else ()
     schema = pa.schema([*((name, column.type) for name, column in columns.items()), *parts])
     reader = PackedRows(file_rows(Read(scan), schema, columns, context))
-    tasks = int(str(runtime.spark.conf.get("spark.sql.shuffle.partitions")))
+    tasks = shuffle_tasks(runtime.spark)
     rows = with_clock(places).mapInArrow(packed(reader, tasks), PACKED_DDL)
     name = f"{METRIC}/shared-{shared.number}/0/{quote(scan.table.name, safe='')}"
     counted = rows.observe(name, F.sum(PACKED).alias(ROWS))

@@ -80,7 +80,7 @@ from sqlstream.udfs.files.sink_log import LOG
 from sqlstream.udfs.files.splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
+from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of, shuffle_tasks
 from sqlstream.udfs.spark.internals import arrow_schema
 
 _LINE = "__line"
@@ -457,7 +457,7 @@ def _shares(
     """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small, or
     where a micro-batch has no more than ``most_bytes``. ``known``: the sizes of the files that are there.
     """
-    most = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    most = shuffle_tasks(spark)
     if not is_bounded(table):
         return most
     sizes = sorted(known, reverse=True)

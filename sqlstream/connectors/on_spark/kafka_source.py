@@ -41,7 +41,7 @@ from sqlstream.udfs.kafka.fetched import DDL
 from sqlstream.udfs.kafka.reader import Span
 from sqlstream.udfs.kafka.sizes import SizeCounter
 from sqlstream.udfs.kafka.times import NewestTimes, TopicTimes
-from sqlstream.udfs.spark.batches import rows_of
+from sqlstream.udfs.spark.batches import rows_of, shuffle_tasks
 
 _COMMIT_AGAIN_SECONDS = 5.0
 _SETTINGS = "secret"
@@ -128,7 +128,7 @@ def ranges_of_topics(
     make_active(spark)
     spark.dataSource.register(TopicRanges)
     reader = spark.read if finished else spark.readStream
-    options = {_SETTINGS: settings.to_json(), "tasks": str(spark.conf.get("spark.sql.shuffle.partitions"))}
+    options = {_SETTINGS: settings.to_json(), "tasks": str(shuffle_tasks(spark))}
     if watermark is not None:
         options[_WATERMARK] = b64encode(pickle.dumps(watermark)).decode()
     return reader.format(TopicRanges.name()).options(**options).load()

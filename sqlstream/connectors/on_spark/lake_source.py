@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from sqlstream.connectors.connector import Environment, columns_of
@@ -37,7 +37,7 @@ from sqlstream.types import from_arrow
 from sqlstream.udfs.exchange import part_fields
 from sqlstream.udfs.files.splits import SHARE
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.spark.batches import rows_of
+from sqlstream.udfs.spark.batches import rows_of, shuffle_tasks
 
 _SETTINGS, _FILTERS = "secret", "filters"
 """Options of the data source; Spark knows to hide the value of the first one."""
@@ -57,12 +57,8 @@ def file_splits(environment: Environment, settings: LakeSettings) -> DataFrame:
     make_active(spark)
     spark.dataSource.register(LakeFiles)
     filters = base64.b64encode(pickle.dumps(settings.filters)).decode()
-    options = {_SETTINGS: settings.to_json(), _FILTERS: filters, "tasks": _tasks(spark)}
+    options = {_SETTINGS: settings.to_json(), _FILTERS: filters, "tasks": str(shuffle_tasks(spark))}
     return environment.reader.format(LakeFiles.name()).options(**options).load()
-
-
-def _tasks(spark: SparkSession) -> str:
-    return str(spark.conf.get("spark.sql.shuffle.partitions"))
 
 
 def read(environment: Environment, table: Table, columns: tuple[str, ...], settings: LakeSettings) -> DataFrame:

@@ -43,6 +43,7 @@ from sqlstream.spark.running import is_connect
 from sqlstream.udfs.kernel import Domain, Pending, Wait, added
 from sqlstream.udfs.process.function import State, states_of
 from sqlstream.udfs.spark.adapter import KEPT_DDL, WAITS_DDL, kept_of_group, wait_of, waits_of_group
+from sqlstream.udfs.spark.batches import shuffle_tasks
 from sqlstream.udfs.spark.state_server import NAME
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def key_groups_for(spark: SparkSession, *, few: bool = False) -> int:
     """How many key groups a new checkpoint has in this session where no setting says it. ``few``: one for each task of
     a shuffle, at most 64.
     """
-    tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or DEFAULT_KEY_GROUPS)
+    tasks = shuffle_tasks(spark)
     return min(tasks, DEFAULT_KEY_GROUPS) if few else new_key_groups(tasks)
 
 

@@ -69,6 +69,15 @@ def lower_column_query(query: Selection, read_step: Read, context: Context, *, d
     return rows.select(*(column(name) for name, _, _ in query.fields), *hidden_results(rows))
 
 
+def taken_rows(read: Read, context: Context) -> DataFrame:
+    """Builds the DataFrame of the rows that Spark takes from those that tasks read for several steps, and check."""
+    table = read.node.table
+    columns = {c.name: from_table(c, table) for c in table.columns if c.name in read.node.columns}
+    reader = file_rows(read, pa.schema([(name, c.type) for name, c in columns.items()]), columns, context)
+    ddl = ", ".join(f"{quoted(c.name)} {c.type.ddl()}" for c in table.columns if c.name in columns)
+    return places_of(read, context).rows.mapInArrow(rows_of(reader), ddl)
+
+
 def _tolerant(column: TableColumn) -> FromFile:
     """A column that is read as it is, because bad rows do not fail the job."""
     return FromFile(column.name, column.type.to_arrow())

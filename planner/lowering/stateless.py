@@ -27,7 +27,7 @@ from sqlstream.planner.lowering.bad_rows import (
     with_failures,
     with_required,
 )
-from sqlstream.planner.lowering.column_queries import lower_column_query
+from sqlstream.planner.lowering.column_queries import lower_column_query, taken_rows
 from sqlstream.planner.lowering.context import Context, RequiredTime
 from sqlstream.planner.lowering.functions import called_function
 from sqlstream.planner.lowering.hidden_columns import (
@@ -141,6 +141,8 @@ def lower_scan(node: Scan, step: Read, context: Context) -> DataFrame:
 
 def _strict(step: Read, time: RequiredTime | None, context: Context) -> DataFrame:
     node = step.node
+    if step.shared is not None:
+        return taken_rows(step, context)
     rows = context.runtime.read(node, in_order=step.in_order, located=_is_checked_here(time, node.table))
     if time is None:
         return with_required(rows, node.table, node.columns)

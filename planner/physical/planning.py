@@ -19,7 +19,7 @@ from sqlstream.planner.changes import drops_update_before
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet, below_projections
 from sqlstream.planner.physical.column_queries import Selection, column_query
-from sqlstream.planner.physical.shared_reads import sources_of_spark, with_shared_reads
+from sqlstream.planner.physical.shared_reads import sources_of_spark, taken, with_shared_reads
 from sqlstream.planner.physical.sources import Source, source_of
 from sqlstream.planner.physical.steps import (
     Ask,
@@ -299,7 +299,8 @@ class Above:
                 steps = () if self.read is None else self.read.steps
                 filters = any(isinstance(step, Kept) for step in steps)
                 computes = any(isinstance(step, Added) for step in steps)
-                return Read(node, (), self.in_order, self.read is not None, filters, computes, self.by_root)
+                by_exchange, takes = self.read is not None, self._takes(node)
+                return Read(node, (), self.in_order, by_exchange, filters, computes, self.by_root, takes)
             case AssignTime():
                 source = (
                     WatermarkSource.BY_BLOBS
@@ -319,6 +320,15 @@ class Above:
             case Filter() if self.by_root or self.read is not None:
                 return Compute(node, self.below(node), skipped=True)
         return self._ask(node) if node.asked_together else Compute(node, self.below(node), arrow=node.runs_in_arrow)
+
+    def _takes(self, scan: Scan) -> bool:
+        """True where Spark may take the rows of a scan from those that tasks read of the table for other queries of a
+        statement set: none needs more than they have, and their times move no watermark.
+        """
+        if not self.whole.shares_reads or self.read is not None or self.by_root or self.awaited or self.in_order:
+            return False
+        tolerates = scan.on_error.tolerates or self.functions.tolerates
+        return not tolerates and taken(scan) is not None and self.whole.reads_files(scan)
 
     def _columns(self, root: Output | Insert) -> tuple[Selection | None, bool]:
         """The query that the tasks of the root compute, and whether its sink keeps no rows.

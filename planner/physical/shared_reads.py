@@ -6,15 +6,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from sqlstream.planner.bad_rows import computed_event_time
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.nodes import Scan
+from sqlstream.planner.physical.column_compiler import FILE_TYPES, read_columns
 from sqlstream.planner.physical.column_queries import Selection
 from sqlstream.planner.physical.sources import Source, source_of
-from sqlstream.planner.physical.steps import Operator, Port, Read, SharedRead, Step, Write, read_below
+from sqlstream.planner.physical.steps import (
+    TOPICS,
+    Operator,
+    Port,
+    Read,
+    SharedRead,
+    Step,
+    Write,
+    format_of,
+    read_below,
+)
+
+_OF_RECORDS = ("csv", "json", "text")
+"""Formats of files that tasks decode for Spark, too. It reads those that have columns itself."""
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """A step whose tasks read the table of ``read``. ``port``: the exchange that does; None for tasks of a root."""
+    """A step whose tasks read the table of ``read``. ``port``: the exchange that does; None for tasks of a root, and
+    for Spark, which takes the rows that tasks read.
+    """
 
     read: Read
     selection: Selection
@@ -44,13 +62,24 @@ def with_shared_reads(root: Step) -> Step:
     return _Sharing(shared).step(root) if shared else root
 
 
+def taken(scan: Scan) -> Selection | None:
+    """The columns of a scan that Spark takes as they are of the rows that tasks read; None where it must read them."""
+    columns = [c for c in read_columns(scan.table) if c.name in scan.columns]
+    of_records = scan.table.connector == TOPICS or format_of(scan) in _OF_RECORDS
+    if not of_records or not columns or len(columns) < len(scan.columns):
+        return None
+    if computed_event_time(scan.table) is not None or any(c.type.name not in FILE_TYPES for c in columns):
+        return None
+    return Selection(scan, (), tuple((c.name, c.name, c.type) for c in columns))
+
+
 def sources_of_spark(root: Step) -> frozenset[Source]:
-    """The sources of a statement set that tasks read and Spark must: where it reads a scan of them that tasks cannot,
-    and where the only reader are the tasks of a root, whose rows go through Spark anyway.
+    """The sources of a statement set that tasks read and Spark must: where it reads a scan of them that tasks cannot
+    read for it, and where the only reader are the tasks of a root, whose rows go through Spark anyway.
     """
     reads = [step for step in root.walk() if isinstance(step, Read)]
-    by_spark = {source_of(read.node) for read in reads if not read.by_tasks}
-    by_tasks = {source_of(read.node) for read in reads if read.by_tasks}
+    by_spark = {source_of(read.node) for read in reads if not read.by_tasks and not read.takes}
+    by_tasks = {source_of(read.node) for read in reads if read.by_tasks or read.shared is not None}
     alone = {source_of(read.node) for read in reads if read.by_root and read.shared is None}
     return frozenset(by_tasks & by_spark | alone)
 
@@ -59,6 +88,8 @@ def _readers(root: Step) -> Iterator[_Reader]:
     for step in root.walk():
         if isinstance(step, Write) and step.columns is not None:
             yield _Reader(read_below(step), step.columns)
+        if isinstance(step, Read) and step.takes and (selection := taken(step.node)) is not None:
+            yield _Reader(step, selection)
         if isinstance(step, Operator):
             for port, below in zip(step.ports, step.inputs, strict=False):
                 if port.files is not None:
@@ -96,7 +127,7 @@ class _Sharing:
 
     def _read(self, read: Read) -> Read:
         shared = next((s for s in self._shared if source_of(s.scan) == source_of(read.node)), None)
-        if shared is None or not read.by_tasks:
+        if shared is None or not (read.by_tasks or read.takes):
             return read
         again = shared.number in self._seen
         self._seen.add(shared.number)

@@ -55,6 +55,21 @@ def test_the_messages_of_a_topic_are_read_once_in_the_order_of_partitions() -> N
     assert other.line.endswith("Reused(reference_id=[1])")
 
 
+@pytest.mark.parametrize(
+    "queries",
+    [
+        (COUNTS, "SELECT n + 1 FROM t"),  # which Arrow does not compute as Spark does
+        ("SELECT n FROM t WHERE UPPER(s) = 'X'", WINDOWS, "SELECT COUNT(*) FROM t WHERE n + 1 > 2 GROUP BY i"),
+        ("SELECT n + 1 FROM k", "SELECT n + 2 FROM k"),
+    ],
+)
+def test_spark_takes_the_rows_that_tasks_read_for_other_queries(queries: tuple[str, ...]) -> None:
+    found = reads(of_set(*queries))
+    assert any(read.takes for read in found)
+    assert [read.reused for read in found] == [False, *[True] * (len(queries) - 1)]
+    assert len({read.shared for read in found}) == 1
+
+
 def test_both_sides_of_a_join_in_a_set_share_a_read_and_each_table_has_its_own() -> None:
     planned = of_set(SELF_JOIN, COUNTS, "SELECT COUNT(*) FROM p GROUP BY n")
     numbers = [(r.node.table.name, r.shared.number if r.shared else None, r.reused) for r in reads(planned)]
@@ -81,8 +96,11 @@ def test_the_setting_leaves_all_tables_to_spark() -> None:
 @pytest.mark.parametrize(
     "queries",
     [
-        (COUNTS, "SELECT n + 1 FROM t"),  # which Arrow does not compute as Spark does
-        (COUNTS, "SELECT COUNT(*) FROM t WHERE UPPER(s) = 'X' GROUP BY i", "SELECT n FROM t"),
+        (COUNTS, "SELECT r.a FROM t"),  # of a type that is no column of tasks
+        (COUNTS, "SELECT r.a FROM t WHERE UPPER(s) = 'X'", "SELECT n FROM t"),
+        (COUNTS, WINDOWS.replace("COUNT(*)", "MAX(n + 1)")),  # whose times move the watermark
+        (COUNTS, "SELECT LAST_VALUE(n + 1) FROM t GROUP BY n"),  # which needs their order
+        ("SELECT COUNT(*) FROM p GROUP BY n", "SELECT n + 1 FROM p"),  # which has columns for Spark, too
         ("SELECT n FROM flat WHERE n > 1", "SELECT n FROM flat /*+ OPTIONS('csv.null-literal' = 'x') */"),
         ("SELECT n FROM t", "SELECT n FROM p"),
         ("SELECT n FROM skips", "SELECT n FROM skips WHERE n > 1"),

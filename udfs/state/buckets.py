@@ -268,9 +268,11 @@ def write_chunk(chunk: Chunk, number: int) -> bytes:
 def write_chunks(chunk: Chunk, number: int) -> list[bytes]:
     """A chunk as the entries of chunk ``number`` and those that follow it: one, or more where it is large."""
     entry = write_chunk(chunk, number)
-    if len(entry) <= MOST_BYTES:
+    size = len(entry)
+    if size <= MOST_BYTES:
         return [entry]
-    first, *others = divided(chunk.rows, len(entry))
+    del entry  # before as much is made again
+    first, *others = divided(chunk.rows, size)
     following = (write_chunk(Chunk(rows), number + at) for at, rows in enumerate(others, 1))
     return [write_chunk(Chunk(first, chunk.replaced), number), *following]
 

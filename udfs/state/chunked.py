@@ -159,7 +159,7 @@ class ChunkedState:
         old = self._entries().pop(number, _NONE).chunks
         if rows.num_rows == 0:
             return dict.fromkeys(chunk_keys(self.name, number, old))
-        chunks = list(map(encode, divided(whole(rows), rows.nbytes)))
+        chunks = encoded(whole(rows))
         self._entries()[number] = Extent(len(chunks), rows.num_rows, rows.num_rows)
         return {
             **dict(zip(chunk_keys(self.name, number, len(chunks)), chunks, strict=True)),
@@ -168,7 +168,7 @@ class ChunkedState:
 
     def _extended(self, number: int, rows: pa.Table) -> dict[StateKey, bytes | None]:
         old = self._entries().get(number, _NONE)
-        chunks = list(map(encode, divided(whole(rows), rows.nbytes)))
+        chunks = encoded(whole(rows))
         count = old.chunks + len(chunks)
         self._entries()[number] = Extent(count, old.rows + rows.num_rows, old.base or rows.num_rows)
         if number in self._tables:
@@ -202,6 +202,16 @@ def divided(rows: pa.RecordBatch, size: int) -> list[pa.RecordBatch]:
     """Rows that have ``size`` bytes as batches of equal length, each of which has about MOST_BYTES at most."""
     step = max(1, -(-rows.num_rows // max(1, -(-size // MOST_BYTES))))
     return [rows.slice(begin, step) for begin in range(0, rows.num_rows, step)] or [rows]
+
+
+def encoded(rows: pa.RecordBatch) -> list[bytes]:
+    """Rows as values of the store: one, or more where they are large."""
+    value = encode(rows)
+    size = len(value)
+    if size <= MOST_BYTES:
+        return [value]
+    del value  # before as much is made again
+    return [*map(encode, divided(rows, size))]
 
 
 def encode(rows: pa.RecordBatch) -> bytes:

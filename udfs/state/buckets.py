@@ -268,8 +268,7 @@ def write_chunk(chunk: Chunk, number: int) -> bytes:
 def write_chunks(chunk: Chunk, number: int) -> list[bytes]:
     """A chunk as the entries of chunk ``number`` and those that follow it: one, or more where it is large."""
     entry = write_chunk(chunk, number)
-    size = len(entry)
-    if size <= MOST_BYTES:
+    if (size := len(entry)) <= MOST_BYTES:
         return [entry]
     del entry  # before as much is made again
     first, *others = divided(chunk.rows, size)
@@ -282,15 +281,15 @@ def first_merged(bucket: Bucket, most_chunks: int) -> int:
     chunks, none are. A bucket without new chunks is left as it is if it has at most ``most_chunks``. A large chunk of
     whose rows none are replaced stays as it is.
     """
-    chunks, rows_after, replaces = bucket.chunks, 0, False
+    chunks, rows_after = bucket.chunks, 0
     if len(chunks) == bucket.stored <= most_chunks:
         return len(chunks)
     first = last = len(chunks) - 1
     for number in range(last, -1, -1):
         size = chunks[number].size
-        if chunks[number].stored > MOST_BYTES // 2 and not replaces and number < last:
+        is_large = chunks[number].stored > MOST_BYTES // 2
+        if is_large and number < last and not any(len(later.replaced) for later in chunks[number + 1 :]):
             break
-        replaces = replaces or len(chunks[number].replaced) > 0
         if number < last and size < (max(FACTOR * rows_after, SMALL) if number else FACTOR * rows_after):
             first = number
         rows_after += size

@@ -207,8 +207,7 @@ def divided(rows: pa.RecordBatch, size: int) -> list[pa.RecordBatch]:
 def encoded(rows: pa.RecordBatch) -> list[bytes]:
     """Rows as values of the store: one, or more where they are large."""
     value = encode(rows)
-    size = len(value)
-    if size <= MOST_BYTES:
+    if (size := len(value)) <= MOST_BYTES:
         return [value]
     del value  # before as much is made again
     return [*map(encode, divided(rows, size))]

@@ -338,10 +338,10 @@ class KeyedState:
 
     def _has(self, chunks: list[Chunk], rows: pa.RecordBatch) -> bool:
         """Whether chunks that replace nothing have these rows."""
+        if len(chunks) == 1:
+            return bool(chunks[0].rows.num_rows == rows.num_rows and chunks[0].rows.equals(rows))
         if sum(chunk.rows.num_rows for chunk in chunks) != rows.num_rows or any(len(c.replaced) for c in chunks):
             return False
-        if len(chunks) == 1:
-            return bool(chunks[0].rows.equals(rows))
         return bool(pa.Table.from_batches([c.rows for c in chunks], self.schema).equals(pa.Table.from_batches([rows])))
 
     def _replace_places(self, pieces: dict[int, BucketPiece]) -> None:

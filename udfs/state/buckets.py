@@ -287,14 +287,17 @@ def first_merged(bucket: Bucket, most_chunks: int) -> int:
     first = last = len(chunks) - 1
     for number in range(last, -1, -1):
         size = chunks[number].size
-        is_large = chunks[number].stored > MOST_BYTES // 2
-        if is_large and number < last and not any(len(later.replaced) for later in chunks[number + 1 :]):
+        if chunks[number].stored > MOST_BYTES // 2 and number < last and not _replace_any(chunks[number + 1 :]):
             break
         if number < last and size < (max(FACTOR * rows_after, SMALL) if number else FACTOR * rows_after):
             first = number
         rows_after += size
     first = min(first, bucket.stored)
     return len(chunks) if first == last < bucket.stored else first
+
+
+def _replace_any(chunks: Sequence[Chunk]) -> bool:
+    return any(len(chunk.replaced) for chunk in chunks)
 
 
 def neighbours(buckets: Mapping[int, Bucket], most_rows: int) -> list[list[int]]:

@@ -409,14 +409,11 @@ class KeyedState:
         number = first if bucket.loaded else int(entry[CHUNKS])
         chunk = merged(bucket.chunks[first:], self._by)
         changes: dict[StateKey, bytes | None] = dict.fromkeys(self._keys(position, number))
-        chunks = write_chunks(chunk, number)
-        changes |= self._entries_of(int(entry[NUMBER]), chunks, number)
+        own, chunks = int(entry[NUMBER]), write_chunks(chunk, number)
+        changes |= {chunk_key(self.name, own, at): written for at, written in enumerate(chunks, number)}
         entry[[ROWS, CHUNKS]] = bucket.rows, number + len(chunks)
         index.changed.add(position)
         return changes
-
-    def _entries_of(self, bucket: int, chunks: list[bytes], first: int = 0) -> dict[StateKey, bytes]:
-        return {chunk_key(self.name, bucket, number): chunk for number, chunk in enumerate(chunks, first)}
 
     def _move(self, group: list[int], added: list[list[int]]) -> dict[StateKey, bytes | None]:
         """Writes neighbours as one bucket, or as many as they need, whose index entries it adds."""
@@ -426,7 +423,7 @@ class KeyedState:
         for i, (low, piece) in enumerate(self._pieces(group)):
             own, chunks = index.new_number() if i else number, write_chunks(Chunk(piece.rows), 0)
             added.append([low, own, piece.rows.num_rows, len(chunks), *piece.timers.tolist()])
-            changes |= self._entries_of(own, chunks)
+            changes |= {chunk_key(self.name, own, at): chunk for at, chunk in enumerate(chunks)}
         index.index[group, ROWS] = 0
         return changes
 

@@ -16,6 +16,7 @@ from sqlstream.jobs import Job, JobState
 from tests.sqlstream.jobs.lifecycle.test_windows_computed_once import put
 
 pytestmark = pytest.mark.spark
+LONG = pytest.mark.long  # the others ask the same of the other plan, or the other way round
 
 TABLES = """
     CREATE TABLE minutes (k STRING, n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json',
@@ -108,7 +109,12 @@ def results(folder: Path, text: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize(
     ("text", "first", "then"),
-    [(SET, "true", "false"), (SET, "false", "true"), (JOIN, "true", "true"), (JOIN, "false", "true")],
+    [
+        (SET, "true", "false"),
+        pytest.param(SET, "false", "true", marks=LONG),
+        pytest.param(JOIN, "true", "true", marks=LONG),
+        (JOIN, "false", "true"),
+    ],
 )
 def test_a_table_is_read_once_and_jobs_go_on_as_they_began(
     spark: Any, tmp_path: Path, text: str, first: str, then: str
@@ -118,6 +124,7 @@ def test_a_table_is_read_once_and_jobs_go_on_as_they_began(
     assert results(tmp_path, text) == RESULTS[text]
 
 
+@LONG
 def test_jobs_of_versions_that_did_not_share_go_on_without_it(spark: Any, tmp_path: Path) -> None:
     def part(number: int) -> int:
         reused = run(spark, tmp_path, SET, "true" if number else "false")
@@ -136,7 +143,7 @@ def test_jobs_of_versions_that_did_not_share_go_on_without_it(spark: Any, tmp_pa
     [
         (SET, "k <> 'a'", "UPPER(k) <> 'A'", 0),  # below a window, whose watermark Spark then finds itself
         (SET, "k = 'b'", "UPPER(k) = 'B'", 2),
-        (JOIN, "k = 'b'", "UPPER(k) = 'B'", 2),
+        pytest.param(JOIN, "k = 'b'", "UPPER(k) = 'B'", 2, marks=LONG),
     ],
 )
 def test_another_filter_may_leave_the_table_or_its_rows_to_spark_and_give_them_back(
@@ -149,7 +156,7 @@ def test_another_filter_may_leave_the_table_or_its_rows_to_spark_and_give_them_b
     assert results(tmp_path, text) == RESULTS[text]
 
 
-@pytest.mark.parametrize("text", [SET, JOIN])
+@pytest.mark.parametrize("text", [SET, pytest.param(JOIN, marks=LONG)])
 def test_bad_rows_may_be_tolerated_later(spark: Any, tmp_path: Path, text: str) -> None:
     options = ", 'on-error' = 'skip'"
     reused = in_three_parts(tmp_path, lambda part: run(spark, tmp_path, text, options=options if part == 1 else ""))
@@ -170,7 +177,9 @@ def test_rows_and_dead_letters_are_counted_once(spark: Any, tmp_path: Path, reus
     assert len(rows(tmp_path, "dead")) == 1
 
 
-@pytest.mark.parametrize(("form", "inserts"), [("csv", SET), ("parquet", SET.replace(CHOSEN, ""))])
+@pytest.mark.parametrize(
+    ("form", "inserts"), [("csv", SET), pytest.param("parquet", SET.replace(CHOSEN, ""), marks=LONG)]
+)
 def test_files_in_pieces_are_read_once_in_each_micro_batch(spark: Any, tmp_path: Path, form: str, inserts: str) -> None:
     """Stopped between two of them, too."""
     count = 20_000

@@ -290,7 +290,8 @@ OPTIONS = (
         DURATION,
         "How long a micro-batch should take at most while more messages or changes wait than it reads: the next one "
         "reads as many as the last one did in that time, and no more than 'source.max-rows-per-trigger' of its table. "
-        "At least twice 'execution.checkpointing.interval' and '…min-pause'; 0: as long as it takes.",
+        "At least twice 'execution.checkpointing.interval' and '…min-pause'; 0: as long as it takes. Files, tables of "
+        "lakes and Spark's own connector of Kafka have other bounds alone.",
         "30 s",
     ),
     Option(

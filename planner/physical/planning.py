@@ -299,8 +299,8 @@ class Above:
                 steps = () if self.read is None else self.read.steps
                 filters = any(isinstance(step, Kept) for step in steps)
                 computes = any(isinstance(step, Added) for step in steps)
-                by_exchange, takes = self.read is not None, self._takes(node)
-                return Read(node, (), self.in_order, by_exchange, filters, computes, self.by_root, takes)
+                by_exchange, rows = self.read is not None, self._taken(node)
+                return Read(node, (), self.in_order, by_exchange, filters, computes, self.by_root, rows)
             case AssignTime():
                 source = (
                     WatermarkSource.BY_BLOBS
@@ -321,14 +321,14 @@ class Above:
                 return Compute(node, self.below(node), skipped=True)
         return self._ask(node) if node.asked_together else Compute(node, self.below(node), arrow=node.runs_in_arrow)
 
-    def _takes(self, scan: Scan) -> bool:
-        """True where Spark may take the rows of a scan from those that tasks read of the table for other queries of a
-        statement set: none needs more than they have, and their times move no watermark.
+    def _taken(self, scan: Scan) -> Selection | None:
+        """What Spark may take of the rows that tasks read of a scan's table for other queries of a statement set: where
+        none needs more than they have, and their times move no watermark.
         """
         if not self.whole.shares_reads or self.read is not None or self.by_root or self.awaited or self.in_order:
-            return False
+            return None
         tolerates = scan.on_error.tolerates or self.functions.tolerates
-        return not tolerates and taken(scan) is not None and self.whole.reads_files(scan)
+        return taken(scan) if not tolerates and self.whole.reads_files(scan) else None
 
     def _columns(self, root: Output | Insert) -> tuple[Selection | None, bool]:
         """The query that the tasks of the root compute, and whether its sink keeps no rows.

@@ -78,7 +78,7 @@ def sources_of_spark(root: Step) -> frozenset[Source]:
     read for it, and where the only reader are the tasks of a root, whose rows go through Spark anyway.
     """
     reads = [step for step in root.walk() if isinstance(step, Read)]
-    by_spark = {source_of(read.node) for read in reads if not read.by_tasks and not read.takes}
+    by_spark = {source_of(read.node) for read in reads if not read.by_tasks and read.taken is None}
     by_tasks = {source_of(read.node) for read in reads if read.by_tasks or read.shared is not None}
     alone = {source_of(read.node) for read in reads if read.by_root and read.shared is None}
     return frozenset(by_tasks & by_spark | alone)
@@ -88,8 +88,8 @@ def _readers(root: Step) -> Iterator[_Reader]:
     for step in root.walk():
         if isinstance(step, Write) and step.columns is not None:
             yield _Reader(read_below(step), step.columns)
-        if isinstance(step, Read) and step.takes and (selection := taken(step.node)) is not None:
-            yield _Reader(step, selection)
+        if isinstance(step, Read) and step.taken is not None:
+            yield _Reader(step, step.taken)
         if isinstance(step, Operator):
             for port, below in zip(step.ports, step.inputs, strict=False):
                 if port.files is not None:
@@ -127,7 +127,7 @@ class _Sharing:
 
     def _read(self, read: Read) -> Read:
         shared = next((s for s in self._shared if source_of(s.scan) == source_of(read.node)), None)
-        if shared is None or not (read.by_tasks or read.takes):
+        if shared is None or not (read.by_tasks or read.taken is not None):
             return read
         again = shared.number in self._seen
         self._seen.add(shared.number)

@@ -310,9 +310,9 @@ class SharedRead:
 class Read(Step):
     """The step that reads a table. ``by_exchange``: Spark only lists its files or ranges of messages, and the exchange
     downstream reads them. ``filters``, ``computes``: what it does with their columns, too. ``by_root``: the tasks of
-    the root read them. ``in_order``: hidden columns number the rows in their order. ``takes``: Spark may take the rows
-    that tasks read for other steps. ``shared``: what it reads is read once for several steps; ``reused``: an earlier
-    one of the plan.
+    the root read them. ``in_order``: hidden columns number the rows in their order. ``taken``: what Spark may take of
+    the rows that tasks read for other steps. ``shared``: what it reads is read once for several steps; ``reused``: an
+    earlier one of the plan.
     """
 
     node: Scan
@@ -321,7 +321,7 @@ class Read(Step):
     filters: bool = False
     computes: bool = False
     by_root: bool = False
-    takes: bool = False
+    taken: Selection | None = None
     shared: SharedRead | None = None
     reused: bool = False
 

@@ -287,7 +287,7 @@ def first_merged(bucket: Bucket, most_chunks: int) -> int:
     first = last = len(chunks) - 1
     for number in range(last, -1, -1):
         size = chunks[number].size
-        if chunks[number].stored > MOST_BYTES // 2 and number < last and not _replace_any(chunks[number + 1 :]):
+        if chunks[number].stored > MOST_BYTES // 2 and number < last and not replace_any(chunks[number + 1 :]):
             break
         if number < last and size < (max(FACTOR * rows_after, SMALL) if number else FACTOR * rows_after):
             first = number
@@ -296,7 +296,8 @@ def first_merged(bucket: Bucket, most_chunks: int) -> int:
     return len(chunks) if first == last < bucket.stored else first
 
 
-def _replace_any(chunks: Sequence[Chunk]) -> bool:
+def replace_any(chunks: Sequence[Chunk]) -> bool:
+    """True where some of the chunks replace rows of earlier ones."""
     return any(len(chunk.replaced) for chunk in chunks)
 
 
@@ -345,7 +346,7 @@ def alive_at(chunks: Sequence[Chunk], places: np.ndarray, hash_column: str, sche
     rows = pa.Table.from_batches([chunk.rows for chunk in chunks], schema)
     every = np.concatenate([NO_PLACES, *(chunk.rows.column(hash_column).to_numpy() for chunk in chunks)])
     row_indices = np.flatnonzero(pc.is_in(pa.array(every), value_set=pa.array(places)).to_numpy(zero_copy_only=False))
-    if any(len(chunk.replaced) for chunk in chunks):
+    if replace_any(chunks):
         begins = np.cumsum([chunk.rows.num_rows for chunk in chunks])
         chunk_of_row = np.searchsorted(begins, row_indices, side="right")
         row_indices = row_indices[

@@ -15,7 +15,7 @@ MOST_CHUNKS = 16
 """An entry of more chunks is merged into one when it is read, but for those that are large."""
 
 MOST_BYTES = 32 << 20
-"""A value of the store has hardly more bytes, if it is not that of a single row: rows that have are divided."""
+"""A value of the store with rows of a bucket or a pane has hardly more bytes, if it is not that of a single row."""
 
 
 class Extent(NamedTuple):

@@ -35,6 +35,7 @@ from sqlstream.udfs.state.buckets import (
     neighbours,
     one,
     read_chunk,
+    replace_any,
     split,
     splits,
     write_chunks,
@@ -340,7 +341,7 @@ class KeyedState:
         """Whether chunks that replace nothing have these rows."""
         if len(chunks) == 1:
             return bool(chunks[0].rows.num_rows == rows.num_rows and chunks[0].rows.equals(rows))
-        if sum(chunk.rows.num_rows for chunk in chunks) != rows.num_rows or any(len(c.replaced) for c in chunks):
+        if sum(chunk.rows.num_rows for chunk in chunks) != rows.num_rows or replace_any(chunks):
             return False
         return bool(pa.Table.from_batches([c.rows for c in chunks], self.schema).equals(pa.Table.from_batches([rows])))
 
@@ -437,8 +438,9 @@ class KeyedState:
         return [(low, BucketPiece(rows, timers))] if rows.num_rows else []
 
     def _overflows(self, batches: list[pa.RecordBatch]) -> bool:
-        places = np.concatenate([NO_PLACES, *map(self._places, batches)])
-        return splits(places, self._most_rows)
+        if sum(map(len, batches)) <= self._most_rows:
+            return False
+        return splits(np.concatenate([*map(self._places, batches)]), self._most_rows)
 
     def _places(self, rows: pa.RecordBatch | pa.Table) -> np.ndarray:
         return np.asarray(rows.column(self._by).to_numpy())

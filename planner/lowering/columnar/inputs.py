@@ -310,7 +310,6 @@ def files_of(
     scan, read_step = files.scan, read_below(step.inputs[port])
     clock = CLOCK in rows.names or files.reads_clock
     places, parts, _ = places_of(read_step, context, in_order=step.in_order, clock=clock)
-    # Each partition of a topic is read by one task, in its order.
     whole = pa.schema([*rows, *(parts if step.in_order else ())])
     if not files.steps:
         columns = {name: _from_file(source, files, inputs) for name, source in taken.items()}

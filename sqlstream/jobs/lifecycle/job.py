@@ -224,7 +224,7 @@ class Job:
         launch, query = self._query.launch, self._query.present
         if not self.is_bounded or self._state is not JobState.RUNNING:
             return None
-        row_limit = None if launch.row_limit is None else launch.row_limit.rows
+        row_limit = None if self._query.row_limit is None else self._query.row_limit.rows
         tasks = partial(tasks_done, launch.rows.sparkSession, str(query.runId))
         return share_done(self.plan, self.progress(), row_limit, tasks)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -20,7 +20,8 @@ from sqlstream.jobs.lifecycle.coordinator import EndOfInput
 from sqlstream.jobs.lifecycle.failure import is_slow_start, job_error
 from sqlstream.jobs.lifecycle.query_settings import settings_of_query
 from sqlstream.jobs.lifecycle.specification import Sink, no_check
-from sqlstream.jobs.reports.progress import micro_batches
+from sqlstream.jobs.records.history import last_begun, last_committed
+from sqlstream.jobs.reports.progress import micro_batches, rows_out
 from sqlstream.planner.operators.top_n import Limit
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -40,30 +41,50 @@ _MARK = "has-all-rows"
 
 @dataclass(frozen=True)
 class RowLimit:
-    """How many rows a query with LIMIT may still emit; 0 if an earlier run has emitted all of them."""
+    """How many rows a query with LIMIT may still emit: ``rows``; 0 if an earlier run has emitted all of them.
 
-    rows: int
+    ``kept`` returns how many rows the operator of LIMIT holds in its state after a micro-batch; None: after the last
+    complete one. ``repeated``: the micro-batch that an earlier run has begun and not completed; None if there is none.
+    """
+
+    wanted: Limit
     storage: Storage
+    kept: Callable[[int | None], int]
+    rows: int = 0
+    repeated: int | None = None
 
     def reached(self, rows_out: int) -> bool:
         """True where a job that has written ``rows_out`` rows since its start has reached the limit."""
         return rows_out >= self.rows
+
+    def left_after(self, batch: int | None) -> int:
+        """How many rows are still to be emitted after a micro-batch, as ``kept`` says."""
+        return self.wanted.rows - max(0, min(self.kept(batch), self.wanted.last) - self.wanted.skipped)
+
+    def counted(self, reports: Sequence[Mapping[str, Any]]) -> RowLimit:
+        """The limit after the next micro-batches of this run. A sink that has the rows of a repeated one from the
+        earlier run does not count them again, so what was emitted until then is what the state says.
+        """
+        if self.repeated is None or reports[-1]["batchId"] < self.repeated:
+            return self
+        written = sum(rows_out(report) for report in reports if report["batchId"] <= self.repeated)
+        return replace(self, rows=written + self.left_after(self.repeated), repeated=None)
 
     def keep(self) -> None:
         """Records in the checkpoint that the query has emitted all rows of its LIMIT."""
         self.storage.write(_MARK, "")
 
 
-def row_limit_of(wanted: Limit | None, storage: Storage, kept: Callable[[], int]) -> RowLimit | None:
-    """How many rows the query with this checkpoint may still emit; None for a query without LIMIT (``wanted`` None).
-
-    ``kept`` is called for the number of rows that the operator of LIMIT has counted so far, as its state says.
-    """
+def row_limit_of(wanted: Limit | None, storage: Storage, kept: Callable[[int | None], int]) -> RowLimit | None:
+    """The limit of the query with this checkpoint; None for a query without LIMIT (``wanted`` None). ``kept``: see
+    ``RowLimit``."""
     if wanted is None:
         return None
+    limit = RowLimit(wanted, storage, kept)
     if storage.read(_MARK) is not None:
-        return RowLimit(0, storage)
-    return RowLimit(wanted.rows - max(0, min(kept(), wanted.last) - wanted.skipped), storage)
+        return limit
+    begun = last_begun(storage)
+    return replace(limit, rows=limit.left_after(None), repeated=None if begun == last_committed(storage) else begun)
 
 
 _STARTS = 3

@@ -131,6 +131,7 @@ class RunningQuery:
 
     def __init__(self, launch: Launch, deadline: EpochDeadline, stopping: Event, on_reports: OnReports) -> None:
         self.launch = launch
+        self.row_limit = launch.row_limit
         self.progress = Progress()
         self._deadline = deadline
         self._stopping = stopping
@@ -202,8 +203,7 @@ class RunningQuery:
     @property
     def has_all_rows(self) -> bool:
         """True if the query has LIMIT and has emitted all its rows."""
-        row_limit = self.launch.row_limit
-        return row_limit is not None and row_limit.reached(self.progress.rows_out)
+        return self.row_limit is not None and self.row_limit.reached(self.progress.rows_out)
 
     def report(self) -> None:
         """Adds the new reports of Spark's current query to the job's progress."""
@@ -222,6 +222,8 @@ class RunningQuery:
     def _take(self, reports: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> None:
         with self._counting:
             self.progress = advanced(self.progress, reports)
+        if self.row_limit is not None:
+            self.row_limit = self.row_limit.counted(new)
         if self.launch.watermarks is not None:
             self.launch.watermarks.keep(reports)
         if self.launch.lifted is not None:
@@ -380,8 +382,8 @@ class RunToEnd:
         input."""
         self._watch()
         launch = self.launch
-        if launch.row_limit is not None and self.query.has_all_rows:
-            launch.row_limit.keep()
+        if self.query.row_limit is not None and self.query.has_all_rows:
+            self.query.row_limit.keep()
             return
         if launch.ended and self.query.progress.rows_in:
             raise after_the_end()

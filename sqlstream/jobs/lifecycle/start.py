@@ -101,14 +101,17 @@ def waiting_in(
     return tuple(sorted(counts, key=lambda waiting: waiting.operator))
 
 
-def rows_kept(checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession) -> int:
-    """Returns how many rows the operator of LIMIT, the topmost of the plan, holds in its state after the last epoch; 0
-    before the first epoch.
+def rows_kept(
+    checkpoint: Checkpoint, operators: Sequence[RunningOperator], spark: SparkSession, epoch: int | None
+) -> int:
+    """Returns how many rows the operator of LIMIT, the topmost of the plan, holds in its state after a complete epoch
+    (None: the last one); 0 before the first epoch.
     """
-    if last_committed(checkpoint.storage) is None:
+    if (complete := last_committed(checkpoint.storage)) is None:
         return 0
     _, processor = _in_order(operators)[0]
-    counts = _groups(checkpoint.spark_location, 0, spark).applyInArrow(kept_of_group(processor), KEPT_DDL)
+    groups = _groups(checkpoint.spark_location, 0, spark, complete if epoch is None else epoch)
+    counts = groups.applyInArrow(kept_of_group(processor), KEPT_DDL)
     return sum(row.rows for row in counts.collect())
 
 
@@ -117,9 +120,11 @@ def _in_order(operators: Sequence[RunningOperator]) -> list[RunningOperator]:
     return sorted(operators, key=lambda operator: min(operator[0]))
 
 
-def _groups(location: str, number: int, spark: SparkSession) -> GroupedData:
-    """The entries of an operator's state by key group."""
+def _groups(location: str, number: int, spark: SparkSession, epoch: int | None = None) -> GroupedData:
+    """The entries of an operator's state by key group after an epoch; None: after the last one."""
     reader = spark.read.format("statestore").option("operatorId", number).option("stateVarName", NAME)
+    if epoch is not None:
+        reader = reader.option("batchId", epoch)
     return reader.load(location).select(*_ENTRIES).groupBy("key_group")
 
 
@@ -276,7 +281,7 @@ def _launch(query: str, job: JobSpecification, checkpoint: Checkpoint, runtime: 
         row_limit=row_limit_of(
             limit_of(job.work.plan),
             checkpoint.storage,
-            lambda: rows_kept(checkpoint, runtime.operators, runtime.spark),
+            lambda epoch: rows_kept(checkpoint, runtime.operators, runtime.spark, epoch),
         ),
     )
 

@@ -528,6 +528,7 @@ def engine_settings_of(settings: Settings) -> EngineSettings:
         settings["sqlstream.engine"],
         settings["pipeline.operator-chaining.enabled"],
         settings[REUSE_SOURCE],
+        settings[REUSE],
         at_once=is_low(settings),
     )
 

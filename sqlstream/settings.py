@@ -415,8 +415,9 @@ OPTIONS = (
     Option(
         REUSE,
         BOOLEAN,
-        "A join of windows with their own maximum or minimum computes these windows once: it becomes a Top-N (see "
-        "EXPLAIN TRACE). A job keeps that of its checkpoint.",
+        "Equal parts of a plan are computed once: windows that are joined with their own maximum or minimum, which "
+        "becomes a Top-N (see EXPLAIN TRACE), and operators with state that several queries of a statement set filter "
+        "and project (EXPLAIN PHYSICAL says Reused). A job keeps that of its checkpoint.",
         "true",
     ),
     Option(

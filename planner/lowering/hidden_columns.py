@@ -143,4 +143,9 @@ def without_before(rows: DataFrame) -> DataFrame:
     """The rows without those of kind -U (UPDATE_BEFORE)."""
     if ROW_KIND not in rows.columns:
         return rows
-    return rows.where(F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.UPDATE_BEFORE.value}'"))
+    return rows.where(is_not_before())
+
+
+def is_not_before() -> Column:
+    """The condition that a row is not of kind -U (UPDATE_BEFORE)."""
+    return F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.UPDATE_BEFORE.value}'")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -24,12 +25,13 @@ from sqlstream.planner.fields import Field
 from sqlstream.planner.firing import LateAction
 from sqlstream.planner.lowering.bad_rows import letters_for
 from sqlstream.planner.lowering.context import Context
-from sqlstream.planner.lowering.hidden_columns import aligned, column, quoted
+from sqlstream.planner.lowering.hidden_columns import aligned, column, is_not_before, passes_by, quoted
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Insert, Scan, StatementSet, dead_letter_tables
+from sqlstream.planner.nodes import Scan, StatementSet, dead_letter_tables
 from sqlstream.planner.operators.lookup import Lookup, failed_marker, lookup_nodes
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.physical.shared_operators import Branch, branches
 from sqlstream.planner.physical.sources import Source, source_of
 from sqlstream.planner.physical.steps import Read, Step, stateful_nodes
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, PARTS, from_bytes
@@ -269,15 +271,17 @@ def lower_statement_set(node: StatementSet, step: Step, context: Context) -> Dat
     """Builds the DataFrame of a statement set: the rows of all inserts, each with the number of its table."""
     sources = SharedSources(context.runtime, step)
     shared = replace(context, runtime=sources)
-    branches = [shared.lower(insert) for insert in step.inputs]
-    updated = {i.table.name for i, rows in zip(node.inserts, branches, strict=True) if ROW_KIND in rows.columns}
-    side = {name for rows in branches for name in (LATE_TABLE, LATE) if name in rows.columns}
-    numbered = [
-        _numbered(rows, insert, node, updated, side) for insert, rows in zip(node.inserts, branches, strict=True)
-    ]
+    lowered = [(inserts, _rows_below(inserts[0], shared)) for inserts in branches(step.inputs)]
+    updated = {i.insert.table.name for inserts, rows in lowered for i in inserts if ROW_KIND in rows.columns}
+    side = {name for _, rows in lowered for name in (LATE_TABLE, LATE) if name in rows.columns}
+    numbered = [_numbered(rows, inserts, _Tables(node, updated), side, shared) for inserts, rows in lowered]
     # Spark looks for new data from left to right: it never sees a control row without the rows written before it.
     clocks = [_without_rows(rows, numbered[0]) for rows in sources.clocks()]
     return _counted(reduce(DataFrame.union, [*clocks, *numbered]), node)
+
+
+def _rows_below(branch: Branch, context: Context) -> DataFrame:
+    return context.with_functions(branch.insert.functions).lower(branch.below)
 
 
 def _number(plan: StatementSet, table: Table) -> int:
@@ -288,24 +292,67 @@ def _struct(number: int) -> str:
     return f"__table_{number}"
 
 
-def _numbered(rows: DataFrame, insert: Insert, plan: StatementSet, updated: set[str], side: set[str]) -> DataFrame:
-    own = _number(plan, insert.table)
-    number, values = F.lit(own), _values(rows, insert.table, insert.table.name in updated)
-    if LATE_TABLE in rows.columns:
-        passing = column(LATE_TABLE).isNotNull()
-        number, values = F.when(~passing, number), F.when(~passing, values)
-    structs = [
-        (values if i == own else F.lit(None).cast(_ddl(table, table.name in updated))).alias(_struct(i))
-        for i, table in enumerate(plan.tables)
-    ]
-    return rows.select(number.alias(TABLE_NUMBER), *structs, *aligned(rows, side))
+@dataclass(frozen=True)
+class _Tables:
+    """The tables of a statement set. ``updated``: the names of those that get the kinds of their rows."""
+
+    plan: StatementSet
+    updated: set[str]
+
+    def row(self, branch: Branch, rows: DataFrame, context: Context) -> list[Column]:
+        """The number of the table of an insert, and a column for each table, of which its own has the values."""
+        table, own = branch.insert.table, _number(self.plan, branch.insert.table)
+        fields = [
+            context.column(value).cast(column.type.ddl()).alias(column.name)
+            for value, column in zip(branch.values, table.physical_columns, strict=True)
+        ]
+        kind = aligned(rows, {ROW_KIND}) if table.name in self.updated else []
+        return self._columns(F.lit(own), {own: F.struct(*fields, *kind)})
+
+    def no_row(self) -> list[Column]:
+        """The same columns for rows of side outputs."""
+        return self._columns(F.lit(None).cast("INT"), {})
+
+    @property
+    def names(self) -> list[str]:
+        """The names of these columns."""
+        return [TABLE_NUMBER, *map(_struct, range(len(self.plan.tables)))]
+
+    def _columns(self, number: Column, values: Mapping[int, Column]) -> list[Column]:
+        structs = [
+            values.get(i, F.lit(None).cast(_ddl(table, table.name in self.updated)))
+            for i, table in enumerate(self.plan.tables)
+        ]
+        return [value.alias(name) for name, value in zip(self.names, (number, *structs), strict=True)]
 
 
-def _values(rows: DataFrame, table: Table, updated: bool) -> Column:
-    fields = [column(c.name).cast(c.type.ddl()).alias(c.name) for c in table.physical_columns]
-    if not updated:
-        return F.struct(*fields)
-    return F.struct(*fields, *aligned(rows, {ROW_KIND}))
+_ROW = "__row"
+
+
+def _numbered(
+    rows: DataFrame, inserts: Sequence[Branch], tables: _Tables, side: set[str], context: Context
+) -> DataFrame:
+    """The rows of the inserts, which all read ``rows``: of each as many as there are, or those that it takes."""
+    passing = passes_by(rows)
+    if len(inserts) > 1:
+        given = [_row_of(branch, rows, passing, tables, context) for branch in inserts]
+        given += [] if passing is None else [F.when(passing, F.struct(*tables.no_row()))]
+        each = rows.select(F.explode(F.array(*given)).alias(_ROW), *aligned(rows, side))
+        return each.where(column(_ROW).isNotNull()).select(f"{_ROW}.*", *aligned(each, side))
+    columns = tables.row(inserts[0], rows, context)
+    if passing is not None:
+        columns = [F.when(~passing, value).alias(name) for name, value in zip(tables.names, columns, strict=True)]
+    return rows.select(*columns, *aligned(rows, side))
+
+
+def _row_of(branch: Branch, rows: DataFrame, passing: Column | None, tables: _Tables, context: Context) -> Column:
+    """The row that an insert takes of one of an operator; NULL where it takes none."""
+    conditions = [] if passing is None else [~passing]
+    conditions += map(context.column, branch.conditions)
+    if branch.drops_before and ROW_KIND in rows.columns:
+        conditions.append(is_not_before())
+    row = F.struct(*tables.row(branch, rows, context))
+    return F.when(reduce(and_, conditions), row) if conditions else row
 
 
 def _ddl(table: Table, updated: bool) -> str:

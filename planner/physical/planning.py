@@ -19,6 +19,7 @@ from sqlstream.planner.changes import drops_update_before
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet, below_projections
 from sqlstream.planner.physical.column_queries import Selection, column_query
+from sqlstream.planner.physical.shared_operators import with_shared_operators
 from sqlstream.planner.physical.shared_reads import sources_of_spark, taken, with_shared_reads
 from sqlstream.planner.physical.sources import Source, source_of
 from sqlstream.planner.physical.steps import (
@@ -60,16 +61,21 @@ def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
         _require_one_clock(marks)
     clocks = clocks_of(plan, marks) if engine is Engine.COLUMNAR else PlanClocks()
     whole = _Whole(plan, engine_settings, engine, clocks, marks, observes_watermarks(plan))
-    return PhysicalPlan(plan, _shared(whole) if whole.shares_reads else Above(whole).step(plan), engine, clocks, marks)
+    return PhysicalPlan(plan, _steps(whole), engine, clocks, marks)
 
 
-def _shared(whole: _Whole) -> Step:
-    """The steps of a statement set. Spark reads a table where tasks cannot do it for all queries, which is known when
-    all are planned.
+def _steps(whole: _Whole) -> Step:
+    """The steps of the plan. In a statement set, what several queries have in common is done once. Spark reads a table
+    where tasks cannot do it for all queries, which is known when all are planned.
     """
-    root = with_shared_reads(Above(whole).step(whole.plan))
+    root = Above(whole).step(whole.plan)
+    if isinstance(whole.plan, StatementSet) and whole.engine_settings.shares_operators:
+        root = with_shared_operators(root)
+    if not whole.shares_reads:
+        return root
+    root = with_shared_reads(root)
     sources = sources_of_spark(root)
-    return _shared(replace(whole, by_spark=whole.by_spark | sources)) if sources else root
+    return _steps(replace(whole, by_spark=whole.by_spark | sources)) if sources else root
 
 
 def _require_one_clock(marks: tuple[AssignTime, ...]) -> None:

@@ -50,15 +50,16 @@ class _Reader:
 
 
 def with_shared_reads(root: Step) -> Step:
-    """The plan, in which scans of one source that tasks read are read once. What they read in common is numbered from
-    1, in the order of the plan.
+    """The plan, in which scans of one source that tasks read are read once. What they read in common is numbered in the
+    order of the plan, behind the operators that queries have in common.
     """
     shared: list[SharedRead] = []
+    operators = sum(isinstance(step, Operator) and step.reuse is not None for step in root.walk())
     readers = [*_readers(root)]
     for reader in readers:
         alike = [other for other in readers if source_of(other.read.node) == source_of(reader.read.node)]
         if len(alike) > 1 and reader is alike[0]:
-            shared.append(_shared(alike, len(shared) + 1))
+            shared.append(_shared(alike, operators + len(shared) + 1))
     return _Sharing(shared).step(root) if shared else root
 
 

@@ -105,13 +105,15 @@ class EngineSettings:
     """The settings on which physical planning depends.
 
     ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators with the same keys may be chained, without
-    an exchange between them. ``shares_reads``: in a statement set, tasks may read a table once for all queries.
+    an exchange between them. ``shares_reads``: in a statement set, tasks may read a table once for all queries;
+    ``shares_operators``: an operator that several queries have in common runs once.
     ``at_once``: windows fire in the micro-batch whose rows close them, where an exchange can tell its operator so.
     """
 
     engine: str = AUTO
     chains: bool = True
     shares_reads: bool = True
+    shares_operators: bool = True
     sources: PlannedSources = field(default_factory=ThroughSpark, compare=False)
     at_once: bool = False
 
@@ -436,7 +438,8 @@ class Operator(Step):
     which rows arrived. ``ticks``: processing time arrives as ticks. ``stateful_above``: the next stateful operator
     downstream. ``link``: how it is chained to the operator upstream, None if it is not; ``apart``: the reason why it is
     not. ``lookup``: the number of a stateful lookup among the lookups of the plan. ``held_back_ms``: by how many
-    milliseconds its watermark is earlier than that of the query. ``ports``: the exchange of each input.
+    milliseconds its watermark is earlier than that of the query. ``ports``: the exchange of each input. ``reuse``: the
+    number by which other queries of a statement set name it, which take its results; None where none do.
     """
 
     number: int = 0
@@ -449,6 +452,7 @@ class Operator(Step):
     lookup: int | None = None
     held_back_ms: int = 0
     ports: tuple[Port, ...] = (Port(),)
+    reuse: int | None = None
 
     @property
     def _exchange_text(self) -> str:
@@ -481,7 +485,21 @@ class Operator(Step):
         late = f", watermark {readable(self.held_back_ms)} behind" if self.held_back_ms else ""
         parts = (before, self._exchange_text, f"kernel {self.node.kernel_text}{late}", "state in RocksDB", after)
         apart = f" (not in the call of the operator below: {self.apart})" if self.apart is not None else ""
-        return f"{', '.join(text for text in parts if text is not None)}{apart}"
+        reuse = f", reuse_id=[{self.reuse}]" if self.reuse is not None else ""
+        return f"{', '.join(text for text in parts if text is not None)}{apart}{reuse}"
+
+
+@dataclass(frozen=True)
+class Reused(Step):
+    """An operator of a statement set that another query has, too: its results are those of the ``Operator`` with the
+    same number ``reuse``.
+    """
+
+    reuse: int = 0
+
+    @property
+    def runs(self) -> str:
+        return f"Reused(reference_id=[{self.reuse}])"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node, bottom_up
 from sqlstream.planner.nodes import AssignTime, Filter, Project
 from sqlstream.planner.properties import Accepts
+from sqlstream.planner.rules.common_operators import prune_together
 from sqlstream.planner.rules.push_filters import (
     accepts_nothing,
     filtered,
@@ -121,6 +122,13 @@ def prune_columns(plan: Node) -> Node:
     return plan.pruned(plan.field_names)
 
 
+def prune_columns_of_common_operators(plan: Node) -> Node:
+    """Remove columns that are not needed, of an operator that inserts of a statement set have in common those that none
+    of them needs.
+    """
+    return prune_together(plan, prune_columns(plan))
+
+
 # --- order ----------------------------------------------------------------------------------------------------
 
 
@@ -162,7 +170,7 @@ def stages(accepts: Accepts = accepts_nothing, *, reuse: bool = True, multi_join
         *([Stage("window_join_to_top_n", window_join_to_top_n)] if reuse else []),
         Stage("fuse_windows_into_aggregate", fuse_windows_into_aggregate),
         Stage("forget_distinct_rows_of_closed_windows", forget_distinct_rows_of_closed_windows),
-        Stage("prune_columns", prune_columns),
+        Stage("prune_columns", prune_columns_of_common_operators if reuse else prune_columns),
         Stage("merge_projects_again", merge_projects),
         *([Stage("merge_joins", merge_joins)] if multi_join else []),
     )

@@ -97,7 +97,8 @@ def open_checkpoint(
     declared: Declared | None = None,
     *,
     chaining: bool = True,
-    sharing: bool = True,
+    shares_reads: bool = True,
+    shares_operators: bool = True,
     sources: PlannedSources | None = None,
     new_key_groups: int = DEFAULT_KEY_GROUPS,
     at_once: bool = False,
@@ -106,8 +107,8 @@ def open_checkpoint(
 
     ``engine`` and ``key_groups``: the layout of state that is required; ``auto`` and None accept that of the
     checkpoint, and let a new checkpoint choose. ``declared`` gets the name of a process function and returns its
-    declared state. ``chaining``: in a new checkpoint, operators are chained where possible; ``sharing``: tasks read
-    tables of a statement set once for all queries. ``sources``: what they can do beside giving rows to Spark; None for
+    declared state. ``chaining``: in a new checkpoint, operators are chained where possible; ``shares_reads``,
+    ``shares_operators``: as of ``StateLayout``. ``sources``: what they can do beside giving rows to Spark; None for
     nothing. ``new_key_groups``: those of a new checkpoint where ``key_groups`` is None. ``at_once``: windows fire in
     the micro-batch whose rows close them; each run of a checkpoint may say this anew.
 
@@ -117,7 +118,8 @@ def open_checkpoint(
     require_plain(path)
     storage = storage_at(path, spark)
     stored, laid_out = storage.read(PLAN), stored_layout(storage)
-    layout = laid_out or _new_layout(engine_of(plan, engine), key_groups or new_key_groups, chaining, sharing)
+    shares = (shares_reads, shares_operators)
+    layout = laid_out or _new_layout(engine_of(plan, engine), key_groups or new_key_groups, chaining, *shares)
     try:
         physical = physical_plan(plan, replace(layout.settings(sources), at_once=at_once))
     except UnsupportedError as error:
@@ -156,8 +158,8 @@ def is_of_plan(path: str, plan: Node, spark: SparkSession, declared: Declared | 
     return parts is not None and difference(parts, fingerprint(physical, declared)) is None
 
 
-def _new_layout(engine: Engine, key_groups: int, chaining: bool, sharing: bool) -> StateLayout:
-    return StateLayout(engine.value, key_groups, chaining and engine is Engine.COLUMNAR, sharing)
+def _new_layout(engine: Engine, key_groups: int, chaining: bool, *shares: bool) -> StateLayout:
+    return StateLayout(engine.value, key_groups, chaining and engine is Engine.COLUMNAR, *shares)
 
 
 def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:

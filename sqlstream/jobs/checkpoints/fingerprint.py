@@ -254,18 +254,21 @@ class StateLayout:
     engine.
 
     ``key_groups``: the number of key groups. ``chained``: operators on the same keys run in one call.
-    ``shares_reads``: in a statement set, tasks may read a table once for all queries. Both are False for checkpoints
-    that were written before the field existed.
+    ``shares_reads``: in a statement set, tasks may read a table once for all queries. ``shares_operators``: operators
+    that several queries of it have in common run once. All three are False for checkpoints that were written before the
+    field existed.
     """
 
     engine: str
     key_groups: int = DEFAULT_KEY_GROUPS
     chained: bool = False
     shares_reads: bool = False
+    shares_operators: bool = False
 
     def settings(self, sources: PlannedSources | None = None) -> EngineSettings:
         """The settings with which a plan is made for this layout. ``sources``: None where only state matters."""
-        return EngineSettings(self.engine, self.chained, self.shares_reads, sources or ThroughSpark())
+        shares = (self.shares_reads, self.shares_operators)
+        return EngineSettings(self.engine, self.chained, *shares, sources or ThroughSpark())
 
 
 def stored_layout(storage: Storage) -> StateLayout | None:

@@ -1,4 +1,6 @@
-"""What the queries of a statement set read from files is read once, and a job goes on as it began."""
+"""What the queries of a statement set have in common, files that they read and operators, is read and runs once, and a
+job goes on as it began.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,15 @@ TABLES = """
         'format' = 'json', 'path' = '{0}/dead');"""
 MINUTES = """INSERT INTO minutes SELECT k, COUNT(*) FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE)
         GROUP BY k, window_start, window_end;"""
+VIEW = """CREATE VIEW counted AS SELECT k, COUNT(*) AS n, MAX(ts) AS newest
+        FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE) GROUP BY k, window_start, window_end;"""
 CHOSEN = "INSERT INTO chosen SELECT k, ts FROM events WHERE k = 'b';"
 SET = f"""{MINUTES}
     INSERT INTO hours SELECT k, COUNT(*) FROM TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '2' MINUTE)
         WHERE k <> 'a' GROUP BY k, window_start, window_end;
     {CHOSEN}"""
+OF_VIEW = """INSERT INTO minutes SELECT k, n FROM counted;
+    INSERT INTO chosen SELECT UPPER(k), newest FROM counted WHERE n > 1;"""
 JOIN = f"""INSERT INTO pairs SELECT l.k, l.ts, r.ts FROM events AS l JOIN events AS r ON l.k = r.k
         AND l.ts BETWEEN r.ts - INTERVAL '10' SECOND AND r.ts - INTERVAL '0.001' SECOND;
     {CHOSEN}"""
@@ -42,16 +48,24 @@ JOIN = f"""INSERT INTO pairs SELECT l.k, l.ts, r.ts FROM events AS l JOIN events
 
 @contextmanager
 def started(
-    spark: Any, folder: Path, inserts: str, reuse: str = "true", options: str = "", form: str = "json"
+    spark: Any,
+    folder: Path,
+    inserts: str,
+    reuse: str = "true",
+    options: str = "",
+    form: str = "json",
+    operators: str = "true",
 ) -> Iterator[Job]:
     with sqlstream.connect(spark) as session:
         job = session.sql(f"""
+        SET 'table.optimizer.reuse-sub-plan-enabled' = '{operators}';
         SET 'table.optimizer.reuse-source-enabled' = '{reuse}'; SET 'pipeline.name' = 'shared';
         SET 'execution.checkpointing.dir' = '{folder}/checkpoints';
         SET 'execution.end-of-input' = 'pause'; SET 'execution.runtime-mode' = 'streaming';
         CREATE TABLE events (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'filesystem',
             'format' = '{form}', 'path' = '{folder}/in'{options});
         {TABLES.format(folder)}
+        {VIEW}
         EXECUTE STATEMENT SET BEGIN {inserts} END""")
         assert isinstance(job, Job)
         yield job
@@ -122,6 +136,37 @@ def test_a_table_is_read_once_and_jobs_go_on_as_they_began(
     reused = in_three_parts(tmp_path, lambda part: run(spark, tmp_path, text, then if part else first))
     assert reused == [2 if first == "true" else 0] * 3
     assert results(tmp_path, text) == RESULTS[text]
+
+
+@pytest.mark.parametrize(("first", "then"), [("true", "false"), pytest.param("false", "true", marks=LONG)])
+def test_an_operator_runs_once_and_jobs_go_on_as_they_began(spark: Any, tmp_path: Path, first: str, then: str) -> None:
+    """Windows that are open when the job pauses are closed by its next run, whatever its setting is."""
+
+    def part(number: int) -> int:
+        with started(spark, tmp_path, OF_VIEW, operators=then if number else first) as job:
+            query: Any = job._query.present
+            job.wait()
+            return len(query.lastProgress["stateOperators"])
+
+    assert in_three_parts(tmp_path, part) == [1 if first == "true" else 2] * 3
+    assert rows(tmp_path, "minutes") == RESULTS[SET]["minutes"]
+    assert rows(tmp_path, "chosen") == ['{"k":"A","ts":"2024-01-01 00:00:01.000000"}', f'{{"k":"B","ts":{B}}}']
+
+
+def test_a_job_whose_checkpoint_does_not_say_that_operators_are_shared_goes_on_without_it(
+    spark: Any, tmp_path: Path
+) -> None:
+    def part(number: int) -> int:
+        with started(spark, tmp_path, OF_VIEW, operators="true" if number else "false") as job:
+            job.wait()
+        (layout,) = tmp_path.rglob("layout.json")
+        stored = json.loads(layout.read_text())
+        assert stored.pop("shares_operators", None) is (None if number else False)
+        layout.write_text(json.dumps(stored))
+        return 0
+
+    in_three_parts(tmp_path, part)
+    assert rows(tmp_path, "minutes") == RESULTS[SET]["minutes"]
 
 
 @LONG

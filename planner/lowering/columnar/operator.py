@@ -24,7 +24,7 @@ from sqlstream.udfs.exchange import BLOBS, FIRED, HOLD, LATE, LATE_TABLE, LIFT, 
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, ROWS_TAKEN, Kernel
 from sqlstream.udfs.spark import Watermark, internals
 from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, ROWS_GIVEN, KernelProcessor, Stage
-from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, numbers_of, to_blobs, to_calls
+from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, numbers_of, shuffle_tasks, to_blobs, to_calls
 from sqlstream.udfs.spark.call import Clocks
 from sqlstream.udfs.spark.shipped import ShippedProcessor
 
@@ -60,6 +60,9 @@ def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, r
     newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
     timed = observed(blobs.select("*", F.expr(newest).alias(EVENT_TIME)), watermark.source, watermark.metric)
     timed = runtime.timed(timed, EVENT_TIME, watermark.source.delay_ms, watermark.source.table)
+    if watermark.at_once and shuffle_tasks(runtime.spark) == 1:
+        # Spark's node of watermarks does not say that there is one partition, and a shuffle costs a stage.
+        timed = timed.coalesce(1)
     return timed.select(*map(column, BLOBS.names))
 
 

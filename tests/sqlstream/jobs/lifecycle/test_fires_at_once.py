@@ -28,14 +28,17 @@ class Running:
 
     def __init__(self, spark: Any, folder: Path, query: str) -> None:
         self._spark, self._folder, self._query = spark, folder, query
+        self.shuffles = 0
 
     def run(self, latency: str) -> int:
-        """Takes the files that have come. Returns the number of results of the micro-batch that reads them."""
+        """Takes the files that have come, in one task. Returns the number of results of the micro-batch that reads
+        them; ``shuffles`` are those of the last one.
+        """
         with sqlstream.connect(self._spark) as session:
             job = session.sql(f"""
             SET 'execution.checkpointing.dir' = '{self._folder}/checkpoints'; SET 'pipeline.name' = 'windows';
             SET 'execution.end-of-input' = 'pause'; SET 'execution.runtime-mode' = 'streaming';
-            SET 'execution.latency' = '{latency}';
+            SET 'execution.latency' = '{latency}'; SET 'parallelism.default' = '1';
             CREATE TABLE events (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
                 WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = '{self._folder}/in');
             CREATE TABLE counts (k STRING, n BIGINT) WITH ('connector' = 'filesystem', 'format' = 'json',
@@ -44,6 +47,8 @@ class Running:
             assert isinstance(job, Job)
             query: Any = job._query.present
             job.wait()
+            plan = query._jsq.streamingQuery().lastExecution().executedPlan().toString()
+        self.shuffles = plan.count("Exchange hashpartitioning")
         reports = [json.loads(report.json) for report in query.recentProgress]
         (first,) = (report for report in reports if report["numInputRows"])
         return int(first["observedMetrics"]["sqlstream"]["rows_out"])
@@ -59,8 +64,10 @@ def test_windows_fire_with_the_rows_that_close_them(spark: Any, tmp_path: Path, 
     job = Running(spark, tmp_path, query)
     put(tmp_path, 1, ("a", "00:00:00"), ("b", "00:00:30"), ("a", "00:01:05"))
     assert job.run("low") == 2
+    assert job.shuffles == 0
     put(tmp_path, 2, ("a", "00:00:50"), ("a", "00:01:06"))  # the first is late: its window has fired
     assert job.run("normal") == 0
+    assert job.shuffles == 1
     put(tmp_path, 3, ("c", "00:02:05"))
     assert job.run("low") == 1
     assert job.counts() == [("a", 1), ("a", 2), ("b", 1)]

@@ -28,7 +28,7 @@ from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.folders import Folders, JobName, insert_name, set_name
 from sqlstream.grammar import nodes, span_of
 from sqlstream.grammar.depth import on_deep_stack
-from sqlstream.latency import is_low
+from sqlstream.latency import is_low, is_real_time
 from sqlstream.partial_inserts import with_columns_left
 from sqlstream.planner import unsupported
 from sqlstream.planner.aggregate_calls import not_executed
@@ -187,23 +187,31 @@ def _checks(table: Table, comparison: Comparison) -> bool:
 
 _CHOICES = (REUSE, MULTI_JOIN)
 """The settings that choose among plans with the same rows, of which a job keeps that of its checkpoint."""
-_RULES = {chosen: stages(_checks, reuse=chosen[0], multi_join=chosen[1]) for chosen in product((True, False), repeat=2)}
+_RULES = {
+    (reuse, together, multi_join): stages(_checks, reuse=reuse, together=together, multi_join=multi_join)
+    for reuse, together, multi_join in product((True, False), repeat=3)
+}
 
 
-RULES = _RULES[True, True]
+RULES = _RULES[True, True, True]
 """The rules of the planner, with what connectors do themselves."""
 
 
-def rules_of(settings: Settings) -> tuple[Stage, ...]:
-    """The ``RULES`` that the settings allow."""
+def rules_of(settings: Settings, *, apart: bool = False) -> tuple[Stage, ...]:
+    """The ``RULES`` that the settings allow. ``apart``: the queries of a statement set have no operators in common, as
+    on Spark's own operators.
+    """
     reuse, multi_join = (bool(settings[name]) for name in _CHOICES)
-    return _RULES[reuse, multi_join]
+    of_spark = settings["sqlstream.engine"] == Engine.NATIVE.value or is_real_time(settings)
+    return _RULES[reuse, reuse and not (apart or of_spark), multi_join]
 
 
 @on_deep_stack
-def plan_of(statement: Planned, workspace: Workspace) -> Root:
-    """Returns the optimized plan of a statement. Raises SqlStreamError with all errors in the statement."""
-    plan = optimize(bound_plan(statement, workspace), rules_of(workspace.settings))
+def plan_of(statement: Planned, workspace: Workspace, *, apart: bool = False) -> Root:
+    """Returns the optimized plan of a statement. ``apart``: see ``rules_of``. Raises SqlStreamError with all errors in
+    the statement.
+    """
+    plan = optimize(bound_plan(statement, workspace), rules_of(workspace.settings, apart=apart))
     assert isinstance(plan, Root)
     return plan
 
@@ -288,13 +296,13 @@ def _with_columns_left(plan: Root, statement: Planned, setting: str) -> Root:
     return plan
 
 
-def plan_without_rows_left(statement: Planned, workspace: Workspace) -> Root:
+def plan_without_rows_left(statement: Planned, workspace: Workspace, *, apart: bool) -> Root:
     """Returns the statement's plan with the setting ``upsert-materialize`` = none, the default of earlier builds,
-    whose checkpoints need it.
+    whose checkpoints need it. ``apart``: see ``rules_of``.
     """
     settings = workspace.settings.copy()
     settings.set(UPSERT_MATERIALIZE, "none")
-    return plan_of(statement, replace(workspace, settings=settings))
+    return plan_of(statement, replace(workspace, settings=settings), apart=apart)
 
 
 def job_name_of(plan: Root, settings: Settings, folders: Folders) -> JobName:
@@ -329,14 +337,16 @@ class FormerPlan:
 
 def former_plans(statement: Planned, plan: Root, workspace: Workspace) -> tuple[FormerPlan, ...]:
     """The plans, beside ``plan``, with which a job of the statement may have begun: it keeps that of its checkpoint
-    whether equal parts are computed once and joins are merged now or not, and what was the default of
-    ``upsert-materialize`` then.
+    whether equal parts are computed once and joins are merged now or not, also from before the queries of a statement
+    set had operators in common, and what was the default of ``upsert-materialize`` then.
     """
     others = [_with_toggled(workspace, names) for names in ((MULTI_JOIN,), (REUSE,), _CHOICES)]
-    chosen = tuple(FormerPlan(partial(plan_of, statement, other)) for other in others)
+    together_or_not = (False, True) if isinstance(plan, StatementSet) else (False,)
+    ways = [(other, apart) for apart in together_or_not for other in (workspace, *others)]
+    chosen = tuple(FormerPlan(partial(plan_of, statement, w, apart=apart)) for w, apart in ways[1:])
     if UPSERT_MATERIALIZE in workspace.settings.given or not keeps_rows_left(plan):
         return chosen
-    by_default = (FormerPlan(partial(plan_without_rows_left, statement, w), True) for w in (workspace, *others))
+    by_default = (FormerPlan(partial(plan_without_rows_left, statement, w, apart=apart), True) for w, apart in ways)
     return (*chosen, *by_default)
 
 
@@ -527,8 +537,8 @@ def engine_settings_of(settings: Settings) -> EngineSettings:
     return EngineSettings(
         settings["sqlstream.engine"],
         settings["pipeline.operator-chaining.enabled"],
-        settings[REUSE_SOURCE],
-        settings[REUSE],
+        shares_reads=settings[REUSE_SOURCE],
+        shares_operators=settings[REUSE],
         at_once=is_low(settings),
     )
 

@@ -27,6 +27,7 @@ from sqlstream.planner.lowering.bad_rows import letters_for
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.hidden_columns import aligned, column, is_not_before, passes_by, quoted
 from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.lowering.stateless import all_hold
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan, StatementSet, dead_letter_tables
 from sqlstream.planner.operators.lookup import Lookup, failed_marker, lookup_nodes
@@ -274,7 +275,8 @@ def lower_statement_set(node: StatementSet, step: Step, context: Context) -> Dat
     lowered = [(inserts, _rows_below(inserts[0], shared)) for inserts in branches(step.inputs)]
     updated = {i.insert.table.name for inserts, rows in lowered for i in inserts if ROW_KIND in rows.columns}
     side = {name for _, rows in lowered for name in (LATE_TABLE, LATE) if name in rows.columns}
-    numbered = [_numbered(rows, inserts, _Tables(node, updated), side, shared) for inserts, rows in lowered]
+    written = _Rows(node, updated, side, shared)
+    numbered = [written.numbered(rows, inserts) for inserts, rows in lowered]
     # Spark looks for new data from left to right: it never sees a control row without the rows written before it.
     clocks = [_without_rows(rows, numbered[0]) for rows in sources.clocks()]
     return _counted(reduce(DataFrame.union, [*clocks, *numbered]), node)
@@ -292,67 +294,63 @@ def _struct(number: int) -> str:
     return f"__table_{number}"
 
 
+_TAKER = "__taker"
+"""For which insert a row is of those that read one operator: its number among them; their count for side outputs."""
+
+
 @dataclass(frozen=True)
-class _Tables:
-    """The tables of a statement set. ``updated``: the names of those that get the kinds of their rows."""
+class _Rows:
+    """What becomes of rows in a statement set. ``updated``: the names of the tables that get the kinds of their rows.
+    ``side``: the hidden columns of side outputs that rows of the set have.
+    """
 
     plan: StatementSet
     updated: set[str]
+    side: set[str]
+    context: Context
 
-    def row(self, branch: Branch, rows: DataFrame, context: Context) -> list[Column]:
-        """The number of the table of an insert, and a column for each table, of which its own has the values."""
-        table, own = branch.insert.table, _number(self.plan, branch.insert.table)
-        fields = [
-            context.column(value).cast(column.type.ddl()).alias(column.name)
-            for value, column in zip(branch.values, table.physical_columns, strict=True)
-        ]
-        kind = aligned(rows, {ROW_KIND}) if table.name in self.updated else []
-        return self._columns(F.lit(own), {own: F.struct(*fields, *kind)})
+    def numbered(self, rows: DataFrame, inserts: Sequence[Branch]) -> DataFrame:
+        """The rows of all inserts, which read ``rows``: each with the number of its table, and a column for each table,
+        of which its own has the values.
+        """
+        passing = passes_by(rows)
+        if len(inserts) == 1:
+            (branch,) = inserts
+            return self._selected(rows, [(branch, None if passing is None else ~passing)])
+        takers = [self._taker(number, branch, rows, passing) for number, branch in enumerate(inserts)]
+        takers += [] if passing is None else [F.when(passing, F.lit(len(inserts)))]
+        each = rows.select("*", F.explode(F.array_compact(F.array(*takers))).alias(_TAKER))
+        return self._selected(each, [(branch, column(_TAKER) == F.lit(n)) for n, branch in enumerate(inserts)])
 
-    def no_row(self) -> list[Column]:
-        """The same columns for rows of side outputs."""
-        return self._columns(F.lit(None).cast("INT"), {})
+    def _taker(self, number: int, branch: Branch, rows: DataFrame, passing: Column | None) -> Column:
+        """The number, where the insert takes a row of an operator; else NULL."""
+        conditions = [] if passing is None else [~passing]
+        conditions += [all_hold(branch.conditions, self.context, rows)] if branch.conditions else []
+        conditions += [is_not_before()] if branch.drops_before and ROW_KIND in rows.columns else []
+        return F.when(reduce(and_, conditions), F.lit(number)) if conditions else F.lit(number)
 
-    @property
-    def names(self) -> list[str]:
-        """The names of these columns."""
-        return [TABLE_NUMBER, *map(_struct, range(len(self.plan.tables)))]
-
-    def _columns(self, number: Column, values: Mapping[int, Column]) -> list[Column]:
+    def _selected(self, rows: DataFrame, inserts: Sequence[tuple[Branch, Column | None]]) -> DataFrame:
+        """``rows``, of which each is for the insert whose condition it fulfils; None: all are for it."""
+        numbers, values = F.lit(None).cast("INT"), dict[int, Column]()
+        for branch, is_for in reversed(inserts):
+            own = _number(self.plan, branch.insert.table)
+            others = values.get(own, F.lit(None))
+            row = self._values(branch, rows)
+            values[own] = row if is_for is None else F.when(is_for, row).otherwise(others)
+            numbers = F.lit(own) if is_for is None else F.when(is_for, F.lit(own)).otherwise(numbers)
         structs = [
-            values.get(i, F.lit(None).cast(_ddl(table, table.name in self.updated)))
+            values.get(i, F.lit(None).cast(_ddl(table, table.name in self.updated))).alias(_struct(i))
             for i, table in enumerate(self.plan.tables)
         ]
-        return [value.alias(name) for name, value in zip(self.names, (number, *structs), strict=True)]
+        return rows.select(numbers.alias(TABLE_NUMBER), *structs, *aligned(rows, self.side))
 
-
-_ROW = "__row"
-
-
-def _numbered(
-    rows: DataFrame, inserts: Sequence[Branch], tables: _Tables, side: set[str], context: Context
-) -> DataFrame:
-    """The rows of the inserts, which all read ``rows``: of each as many as there are, or those that it takes."""
-    passing = passes_by(rows)
-    if len(inserts) > 1:
-        given = [_row_of(branch, rows, passing, tables, context) for branch in inserts]
-        given += [] if passing is None else [F.when(passing, F.struct(*tables.no_row()))]
-        each = rows.select(F.explode(F.array(*given)).alias(_ROW), *aligned(rows, side))
-        return each.where(column(_ROW).isNotNull()).select(f"{_ROW}.*", *aligned(each, side))
-    columns = tables.row(inserts[0], rows, context)
-    if passing is not None:
-        columns = [F.when(~passing, value).alias(name) for name, value in zip(tables.names, columns, strict=True)]
-    return rows.select(*columns, *aligned(rows, side))
-
-
-def _row_of(branch: Branch, rows: DataFrame, passing: Column | None, tables: _Tables, context: Context) -> Column:
-    """The row that an insert takes of one of an operator; NULL where it takes none."""
-    conditions = [] if passing is None else [~passing]
-    conditions += map(context.column, branch.conditions)
-    if branch.drops_before and ROW_KIND in rows.columns:
-        conditions.append(is_not_before())
-    row = F.struct(*tables.row(branch, rows, context))
-    return F.when(reduce(and_, conditions), row) if conditions else row
+    def _values(self, branch: Branch, rows: DataFrame) -> Column:
+        table = branch.insert.table
+        fields = [
+            self.context.column(value).cast(column.type.ddl()).alias(column.name)
+            for value, column in zip(branch.values, table.physical_columns, strict=True)
+        ]
+        return F.struct(*fields, *(aligned(rows, {ROW_KIND}) if table.name in self.updated else []))
 
 
 def _ddl(table: Table, updated: bool) -> str:

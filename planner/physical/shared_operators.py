@@ -16,9 +16,28 @@ from sqlstream.planner.fields import field_of
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert
 from sqlstream.planner.physical.steps import Compute, Operator, Reused, Step, Write
-from sqlstream.planner.tails import tail_of
+from sqlstream.planner.tails import Tail, tail_of
 
 S = TypeVar("S", bound=Step)
+
+
+def with_shared_operators(root: Step) -> Step:
+    """The steps of a statement set, in which an operator that several inserts read runs once: at the first of them. The
+    operators are numbered from 1.
+    """
+    readers: dict[tuple[Node, OnError], dict[int, Tail]] = {}
+    for place, step in enumerate(root.inputs):
+        tail = tail_of(_write(step)[1]) if isinstance(_path(step)[-1], Operator) else None
+        if tail is not None:
+            readers.setdefault((tail.operator, _write(step)[1].functions), {})[place] = tail
+    inputs = list(root.inputs)
+    for number, tails in enumerate((tails for tails in readers.values() if len(tails) > 1), 1):
+        operators = [each for place in tails if isinstance(each := _path(inputs[place])[-1], Operator)]
+        below: Step = replace(reduce(_for_both, operators), reuse=number)
+        for place, tail in tails.items():
+            inputs[place] = replace(_over(_write(inputs[place])[0], below), tail=tail)
+            below = Reused(below.node, drops_before=below.drops_before, reuse=number)
+    return replace(root, inputs=tuple(inputs))
 
 
 @dataclass(frozen=True)
@@ -34,44 +53,28 @@ class Branch:
     drops_before: bool = False
 
 
-def with_shared_operators(root: Step) -> Step:
-    """The steps of a statement set, in which an operator that several inserts read runs once: at the first of them. The
-    operators are numbered from 1.
-    """
-    operators: dict[tuple[Node, OnError], dict[int, Operator]] = {}
-    for place, step in enumerate(root.inputs):
-        insert, below = _insert(step), _path(step)[-1]
-        if isinstance(below, Operator) and (tail := tail_of(insert)) is not None:
-            operators.setdefault((tail.operator, insert.functions), {})[place] = below
-    inputs = list(root.inputs)
-    for number, alike in enumerate((alike for alike in operators.values() if len(alike) > 1), 1):
-        once = replace(reduce(_for_both, alike.values()), reuse=number)
-        later = Reused(once.node, drops_before=once.drops_before, reuse=number)
-        for place in alike:
-            inputs[place] = _over(inputs[place], once if place == min(alike) else later)
-    return replace(root, inputs=tuple(inputs))
-
-
 def branches(steps: Sequence[Step]) -> list[list[Branch]]:
     """The inserts of a statement set: together those that read one operator, where the first of them is; each of the
     others over its own step, whose rows have the columns of its table.
     """
     groups: dict[int, list[Branch]] = {}
     for place, step in enumerate(steps):
-        insert, (*above, below) = _insert(step), _path(step)
-        number = below.reuse if isinstance(below, Operator | Reused) else None
-        if number is None:
+        write, insert = _write(step)
+        if write.tail is None:
             columns = tuple(field_of(column.name) for column in insert.table.physical_columns)
             groups[-1 - place] = [Branch(insert, step, columns)]
-        elif (tail := tail_of(insert)) is not None:
-            drops = any(step.drops_before for step in above)
-            groups.setdefault(number, []).append(Branch(insert, below, tail.values, tail.conditions, drops))
+            continue
+        *above, below = _path(step)
+        assert isinstance(below, Operator | Reused) and below.reuse is not None, below
+        drops = any(each.drops_before for each in above)
+        branch = Branch(insert, below, write.tail.values, write.tail.conditions, drops)
+        groups.setdefault(below.reuse, []).append(branch)
     return [*groups.values()]
 
 
-def _insert(step: Step) -> Insert:
-    assert isinstance(step.node, Insert), step
-    return step.node
+def _write(step: Step) -> tuple[Write, Insert]:
+    assert isinstance(step, Write) and isinstance(step.node, Insert), step
+    return step, step.node
 
 
 def _path(step: Step) -> list[Step]:
@@ -88,7 +91,7 @@ def _for_both(step: S, other: Step) -> S:
     return replace(step, inputs=inputs, drops_before=step.drops_before and other.drops_before)
 
 
-def _over(step: Step, below: Step) -> Step:
+def _over(step: S, below: Step) -> S:
     """The step of an insert over another operator, of whose rows it drops those that its own has dropped."""
     if not isinstance(step.input, Operator):
         return replace(step, inputs=(_over(step.input, below),))

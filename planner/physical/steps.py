@@ -17,6 +17,7 @@ from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project,
 from sqlstream.planner.physical.column_queries import Selection, selection
 from sqlstream.planner.physical.sources import PlannedSources, ThroughSpark
 from sqlstream.planner.properties import WaitsFor
+from sqlstream.planner.tails import Tail
 from sqlstream.udfs.spark import Watermark
 
 # --- clocks ----------------------------------------------------------------------------------------------------
@@ -508,11 +509,13 @@ class Write(Step):
     together.
 
     ``columns``: the query that its tasks compute over the columns of files; None where Spark computes it. ``discards``:
-    of that query, the tasks hand no rows to Spark, because the sink keeps none.
+    of that query, the tasks hand no rows to Spark, because the sink keeps none. ``tail``: what an insert takes of the
+    results of an operator that others of its statement set read, too; None where it is alone.
     """
 
     columns: Selection | None = None
     discards: bool = False
+    tail: Tail | None = None
 
     @property
     def runs(self) -> str:

@@ -122,9 +122,9 @@ def prune_columns(plan: Node) -> Node:
     return plan.pruned(plan.field_names)
 
 
-def prune_columns_of_common_operators(plan: Node) -> Node:
-    """Remove columns that are not needed, of an operator that inserts of a statement set have in common those that none
-    of them needs.
+def prune_columns_together(plan: Node) -> Node:
+    """Remove columns that are not needed. An operator that several inserts of a statement set have in common keeps
+    those that any of them needs, and so remains one operator.
     """
     return prune_together(plan, prune_columns(plan))
 
@@ -155,9 +155,12 @@ class _PushLookupFilters:
 # fused. Windows are fused before columns are pruned, because the fused form reads fewer; so are filters of lookups,
 # whose columns then need not be read. Projections are merged when it is known which of them remain. Joins are last: no
 # projection comes between them any more.
-def stages(accepts: Accepts = accepts_nothing, *, reuse: bool = True, multi_join: bool = True) -> tuple[Stage, ...]:
-    """The stages in their order; ``accepts`` says which comparisons lookup sources apply themselves. ``reuse``: equal
-    parts of a plan are computed once where a rule can do so. ``multi_join``: inner joins on the same keys become one.
+def stages(
+    accepts: Accepts = accepts_nothing, *, reuse: bool = True, together: bool = True, multi_join: bool = True
+) -> tuple[Stage, ...]:
+    """The stages in their order; ``accepts`` says which comparisons lookup sources apply themselves. ``reuse``: windows
+    that are joined with their own extremes are computed once; ``together``: so are operators that inserts of a
+    statement set have in common. ``multi_join``: inner joins on the same keys become one.
     """
     return (
         Stage("fold_constants", fold_constants),
@@ -170,7 +173,7 @@ def stages(accepts: Accepts = accepts_nothing, *, reuse: bool = True, multi_join
         *([Stage("window_join_to_top_n", window_join_to_top_n)] if reuse else []),
         Stage("fuse_windows_into_aggregate", fuse_windows_into_aggregate),
         Stage("forget_distinct_rows_of_closed_windows", forget_distinct_rows_of_closed_windows),
-        Stage("prune_columns", prune_columns_of_common_operators if reuse else prune_columns),
+        Stage("prune_columns", prune_columns_together if together else prune_columns),
         Stage("merge_projects_again", merge_projects),
         *([Stage("merge_joins", merge_joins)] if multi_join else []),
     )

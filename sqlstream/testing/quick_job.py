@@ -30,6 +30,7 @@ from sqlstream.planner.operators.lookup import lookup_nodes
 from sqlstream.planner.physical import Engine, PhysicalPlan
 from sqlstream.planner.physical.steps import stateful_nodes
 from sqlstream.planner.properties import WaitsFor
+from sqlstream.plans import engine_settings_of
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.stepped_job import Flush, SteppedJob, SteppedRuntime
 from sqlstream.testing.tested_session import SessionUnderTest, fast_directory
@@ -194,10 +195,17 @@ class QuickJob(SteppedJob):
         test_connector.open_tables(
             self._directory, (*self._tables.values(), self._main.table, *self._traits.side_tables.values())
         )
-        chaining = self._session.workspace.settings["pipeline.operator-chaining.enabled"]
+        chosen = engine_settings_of(self._session.workspace.settings)
         path = str(self._directory / "checkpoint")
         checkpoint = open_checkpoint(
-            path, self._plan, spark, self._traits.engine.value, self._key_groups, chaining=chaining
+            path,
+            self._plan,
+            spark,
+            self._traits.engine.value,
+            self._key_groups,
+            chaining=chosen.chains,
+            shares_reads=chosen.shares_reads,
+            shares_operators=chosen.shares_operators,
         )
         sources = SessionSources(environment, self._session.workspace.catalog)
         control = ControlRows(checkpoint.storage)

@@ -28,6 +28,7 @@ from sqlstream.planner.lowering import lower
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, StatementSet
 from sqlstream.planner.physical import Engine
+from sqlstream.plans import engine_settings_of
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.tested_session import SessionUnderTest
 from sqlstream.types import DataType, parse_type
@@ -262,8 +263,17 @@ class SteppedJob:
         test_connector.open_tables(self._directory, (*read, self._main.table, *side_tables))
         key_groups = self._key_groups
         path = str(self._directory / "checkpoint")
-        chaining = self._session.workspace.settings["pipeline.operator-chaining.enabled"]
-        checkpoint = open_checkpoint(path, self._plan, spark, self._traits.engine.value, key_groups, chaining=chaining)
+        chosen = engine_settings_of(self._session.workspace.settings)
+        checkpoint = open_checkpoint(
+            path,
+            self._plan,
+            spark,
+            self._traits.engine.value,
+            key_groups,
+            chaining=chosen.chains,
+            shares_reads=chosen.shares_reads,
+            shares_operators=chosen.shares_operators,
+        )
         self._control = ControlRows(checkpoint.storage)
         sources = SessionSources(environment, self._session.workspace.catalog)
         runtime = SteppedRuntime(

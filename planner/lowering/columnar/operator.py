@@ -60,9 +60,6 @@ def with_watermark(watermark: BlobWatermark, blobs: DataFrame, key_group: int, r
     newest = f"CASE WHEN content = {Content.LIFT.value} THEN {event_time('clock')} END"
     timed = observed(blobs.select("*", F.expr(newest).alias(EVENT_TIME)), watermark.source, watermark.metric)
     timed = runtime.timed(timed, EVENT_TIME, watermark.source.delay_ms, watermark.source.table)
-    if watermark.at_once and shuffle_tasks(runtime.spark) == 1:
-        # Spark's node of watermarks does not say that there is one partition, and a shuffle costs a stage.
-        timed = timed.coalesce(1)
     return timed.select(*map(column, BLOBS.names))
 
 
@@ -244,7 +241,12 @@ def _blobs(rows: DataFrame, files: Files | None, operator: Running, port: int, r
         blobs = rows.mapInArrow(to_blobs(exchange, arrow_schema(rows.schema)), BLOBS_DDL)
     else:
         blobs = files.blobs(exchange, operator.number)
-    return blobs if watermark is None else with_watermark(watermark, blobs, int(numbers_of(groups)[0]), runtime)
+    if watermark is None:
+        return blobs
+    timed = with_watermark(watermark, blobs, int(numbers_of(groups)[0]), runtime)
+    is_one_task = files is not None and shuffle_tasks(runtime.spark) == 1
+    # Spark's node of watermarks does not say that there is one partition, and a shuffle costs a stage.
+    return timed.coalesce(1) if at_once and is_one_task else timed
 
 
 def spark_schema(output: pa.Schema, rows: StructType) -> StructType:

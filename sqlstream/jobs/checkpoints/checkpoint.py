@@ -118,8 +118,14 @@ def open_checkpoint(
     require_plain(path)
     storage = storage_at(path, spark)
     stored, laid_out = storage.read(PLAN), stored_layout(storage)
-    shares = (shares_reads, shares_operators)
-    layout = laid_out or _new_layout(engine_of(plan, engine), key_groups or new_key_groups, chaining, *shares)
+    own = engine_of(plan, engine)
+    layout = laid_out or StateLayout(
+        own.value,
+        key_groups or new_key_groups,
+        chained=chaining and own is Engine.COLUMNAR,
+        shares_reads=shares_reads,
+        shares_operators=shares_operators,
+    )
     try:
         physical = physical_plan(plan, replace(layout.settings(sources), at_once=at_once))
     except UnsupportedError as error:
@@ -156,10 +162,6 @@ def is_of_plan(path: str, plan: Node, spark: SparkSession, declared: Declared | 
     except UnsupportedError:  # the engine of the checkpoint does not run the plan
         return False
     return parts is not None and difference(parts, fingerprint(physical, declared)) is None
-
-
-def _new_layout(engine: Engine, key_groups: int, chaining: bool, *shares: bool) -> StateLayout:
-    return StateLayout(engine.value, key_groups, chaining and engine is Engine.COLUMNAR, *shares)
 
 
 def require_compatible(path: str, stored: str, current: tuple[FingerprintPart, ...], what: str = "checkpoint") -> None:

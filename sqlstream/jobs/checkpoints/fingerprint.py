@@ -267,8 +267,13 @@ class StateLayout:
 
     def settings(self, sources: PlannedSources | None = None) -> EngineSettings:
         """The settings with which a plan is made for this layout. ``sources``: None where only state matters."""
-        shares = (self.shares_reads, self.shares_operators)
-        return EngineSettings(self.engine, self.chained, *shares, sources or ThroughSpark())
+        return EngineSettings(
+            self.engine,
+            self.chained,
+            shares_reads=self.shares_reads,
+            shares_operators=self.shares_operators,
+            sources=sources or ThroughSpark(),
+        )
 
 
 def stored_layout(storage: Storage) -> StateLayout | None:

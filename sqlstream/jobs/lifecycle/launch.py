@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -21,7 +21,7 @@ from sqlstream.jobs.lifecycle.failure import is_slow_start, job_error
 from sqlstream.jobs.lifecycle.query_settings import settings_of_query
 from sqlstream.jobs.lifecycle.specification import Sink, no_check
 from sqlstream.jobs.records.history import last_begun, last_committed
-from sqlstream.jobs.reports.progress import micro_batches, rows_out
+from sqlstream.jobs.reports.progress import micro_batches
 from sqlstream.planner.operators.top_n import Limit
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.secrets import NO_SECRETS, Secrets
@@ -41,10 +41,11 @@ _MARK = "has-all-rows"
 
 @dataclass(frozen=True)
 class RowLimit:
-    """How many rows a query with LIMIT may still emit: ``rows``; 0 if an earlier run has emitted all of them.
+    """How many rows a job with LIMIT may write since its start: ``rows``; 0 if an earlier run has emitted all of them.
 
     ``kept`` returns how many rows the operator of LIMIT holds in its state after a micro-batch; None: after the last
-    complete one. ``repeated``: the micro-batch that an earlier run has begun and not completed; None if there is none.
+    complete one. ``repeated``: the micro-batch that an earlier query of Spark has begun and not completed; None for
+    none.
     """
 
     wanted: Limit
@@ -61,14 +62,18 @@ class RowLimit:
         """How many rows are still to be emitted after a micro-batch, as ``kept`` says."""
         return self.wanted.rows - max(0, min(self.kept(batch), self.wanted.last) - self.wanted.skipped)
 
-    def counted(self, reports: Sequence[Mapping[str, Any]]) -> RowLimit:
-        """The limit after the next micro-batches of this run. A sink that has the rows of a repeated one from the
-        earlier run does not count them again, so what was emitted until then is what the state says.
+    def started(self) -> RowLimit:
+        """The limit where a query of Spark starts with the checkpoint."""
+        begun = last_begun(self.storage)
+        return replace(self, repeated=None if begun == last_committed(self.storage) else begun)
+
+    def counted(self, last: int, rows_out: int) -> RowLimit:
+        """The limit after the micro-batch ``last``, when the job has written ``rows_out`` rows. A sink that has the
+        rows of a repeated micro-batch does not count them again, so what is left is what the state says.
         """
-        if self.repeated is None or reports[-1]["batchId"] < self.repeated:
+        if self.repeated is None or last < self.repeated:
             return self
-        written = sum(rows_out(report) for report in reports if report["batchId"] <= self.repeated)
-        return replace(self, rows=written + self.left_after(self.repeated), repeated=None)
+        return replace(self, rows=rows_out + self.left_after(last), repeated=None)
 
     def keep(self) -> None:
         """Records in the checkpoint that the query has emitted all rows of its LIMIT."""
@@ -83,8 +88,7 @@ def row_limit_of(wanted: Limit | None, storage: Storage, kept: Callable[[int | N
     limit = RowLimit(wanted, storage, kept)
     if storage.read(_MARK) is not None:
         return limit
-    begun = last_begun(storage)
-    return replace(limit, rows=limit.left_after(None), repeated=None if begun == last_committed(storage) else begun)
+    return replace(limit, rows=limit.left_after(None))
 
 
 _STARTS = 3

@@ -131,7 +131,7 @@ class RunningQuery:
 
     def __init__(self, launch: Launch, deadline: EpochDeadline, stopping: Event, on_reports: OnReports) -> None:
         self.launch = launch
-        self.row_limit = launch.row_limit
+        self.row_limit = launch.row_limit and launch.row_limit.started()
         self.progress = Progress()
         self._deadline = deadline
         self._stopping = stopping
@@ -183,10 +183,15 @@ class RunningQuery:
 
     def _restart_after_rest(self) -> None:
         try:
-            self.present = self.launch.start_after(self.present)
+            self._start_after(self.present)
         except Exception as error:
             self._error_of_other_thread = error  # the job's thread would take the stopped query for one that has ended
             raise
+
+    def _start_after(self, query: StreamingQuery) -> None:
+        """Starts the query that follows one that has ended. The caller holds ``_changing``."""
+        self.row_limit = self.row_limit and self.row_limit.started()
+        self.present = self.launch.start_after(query)
 
     def complete_epoch(self) -> None:
         """Wait until the rows that are available now are in a complete micro-batch."""
@@ -223,7 +228,7 @@ class RunningQuery:
         with self._counting:
             self.progress = advanced(self.progress, reports)
         if self.row_limit is not None:
-            self.row_limit = self.row_limit.counted(new)
+            self.row_limit = self.row_limit.counted(self.progress.last_batch, self.progress.rows_out)
         if self.launch.watermarks is not None:
             self.launch.watermarks.keep(reports)
         if self.launch.lifted is not None:
@@ -270,7 +275,7 @@ class RunningQuery:
         with self._changing:
             if self._stopping.is_set():
                 return False
-            self.present = self.launch.start_after(self.present)
+            self._start_after(self.present)
         return True
 
     def go_on(self) -> None:
@@ -316,7 +321,7 @@ class RunningQuery:
                 query.stop()
                 self._take_in(query)
                 self._deadline.give_up()
-                self.present = self.launch.start_after(query)
+                self._start_after(query)
 
 
 # --- One run of a job, from its start to the end of its input --------------------------------------------------

@@ -59,7 +59,8 @@ def test_an_operator_that_queries_filter_and_project_runs_once_with_what_any_of_
     ("queries", "expected"),
     [
         (["SELECT c FROM windows", "SELECT m FROM totals", "SELECT m FROM windows"], ["1", "None", "reused 1"]),
-        (["SELECT c FROM windows", "SELECT m FROM totals", "SELECT c FROM totals"], ["None", "1", "reused 1"]),
+        (["SELECT c FROM windows", "SELECT c + 1 FROM totals", "SELECT c FROM totals"], ["None", "1", "reused 1"]),
+        (["SELECT c FROM totals", "SELECT m FROM totals"], ["None", "None"]),  # which changes without c
         (["SELECT c FROM windows", "SELECT c + RAND() FROM windows"], ["None", "None"]),
         (["SELECT c FROM windows", "SELECT c FROM windows WHERE i = 3"], ["None", "None"]),  # below which it filters
         (
@@ -79,7 +80,7 @@ def test_only_equal_operators_with_nothing_but_filters_and_a_projection_above_ru
 def test_a_shared_operator_keeps_the_rows_before_updates_that_one_query_reads() -> None:
     """A table that upserts by the key of the rows does not read them, one that takes all changes does."""
     text = """EXECUTE STATEMENT SET BEGIN INSERT INTO up SELECT i, c FROM totals;
-        INSERT INTO o SELECT m FROM totals WHERE c < 3; END"""
+        INSERT INTO o SELECT c + 1 FROM totals WHERE c < 3; END"""
     bound = optimize(plan(text, TABLES + MORE + VIEWS))
     assert isinstance(bound, StatementSet)
     upserts = [replace(insert, takes=frozenset(RowKind) - {RowKind.UPDATE_BEFORE}) for insert in bound.inserts]

@@ -61,3 +61,19 @@ def test_a_job_goes_on_with_the_plan_that_it_began_with(jobs, tmp_path, text, se
     former = former_plans(insert, plan, workspace)
     assert jobs._as_stored(plan, former, str(tmp_path), workspace) == first
     assert jobs._as_stored(plan, former, str(tmp_path / "new"), workspace) == plan
+
+
+def test_a_job_from_before_queries_had_operators_in_common_goes_on_with_one_for_each(jobs, tmp_path):
+    nowhere: Any = None
+    of_view = (f"INSERT INTO most SELECT k, {column} FROM v;" for column in ("n", "m"))
+    view = f"CREATE VIEW v AS {COUNTS[1:-1].replace('COUNT(*) AS n', 'COUNT(*) AS n, COUNT(k) AS m')};"
+    text = f"{view} EXECUTE STATEMENT SET BEGIN {EXTREMES}; {' '.join(of_view)} END"
+    statement, plan, workspace = planned(text, REUSE, "true")
+    first = plan_of(statement, workspace, apart=True)
+    assert plan != first
+    open_checkpoint(str(tmp_path), first, nowhere, shares_operators=False)
+    with pytest.raises(ExecutionError, match="SS421"):
+        open_checkpoint(str(tmp_path), plan, nowhere)
+    former = former_plans(statement, plan, workspace)
+    assert jobs._as_stored(plan, former, str(tmp_path), workspace) == first
+    assert jobs._as_stored(plan, former, str(tmp_path / "new"), workspace) == plan

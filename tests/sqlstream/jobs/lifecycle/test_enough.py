@@ -50,6 +50,15 @@ def test_a_job_ends_with_its_rows_and_has_no_more_when_it_is_started_again(tmp_p
             assert (job.state, job.progress().rows_out) == (JobState.FINISHED, rows)
 
 
+def without_last_commit(spark: Path) -> None:
+    """Makes the last complete micro-batch of a checkpoint the one that was under way."""
+    last = max(int(path.name) for path in (spark / "commits").iterdir() if path.name.isdigit())
+    for log, first in (("commits", last), ("offsets", last + 1)):
+        for number in range(first, last + 2):
+            for name in (str(number), f".{number}.crc"):
+                (spark / log / name).unlink(missing_ok=True)
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("is_complete", [True, False], ids=["between micro-batches", "within one that the sink has"])
 def test_a_job_that_is_stopped_midway_gives_the_rest_and_ends(is_complete: bool, tmp_path: Path):
@@ -67,10 +76,7 @@ def test_a_job_that_is_stopped_midway_gives_the_rest_and_ends(is_complete: bool,
                     time.sleep(0.05)
                 job.stop()
                 if not is_complete:
-                    commits = tmp_path / "checkpoints" / "firsts" / "spark" / "commits"
-                    last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
-                    (commits / str(last)).unlink()
-                    (commits / f".{last}.crc").unlink(missing_ok=True)
+                    without_last_commit(tmp_path / "checkpoints" / "firsts" / "spark")
             else:
                 assert job.wait(120)
                 assert job.state is JobState.FINISHED
@@ -100,3 +106,21 @@ def test_rows_that_earlier_runs_have_given_are_not_wanted_again(kept: int, left:
 )
 def test_only_what_can_give_no_more_rows_ends(query, wanted):
     assert limit_of(optimize(plan(query, f"{ENDLESS};"))) == wanted
+
+
+def test_what_is_left_after_a_repeated_micro_batch_is_what_the_state_says(tmp_path: Path):
+    """The second micro-batch is repeated by a query of Spark that follows another one in the same run."""
+    storage, kept = LocalStorage(tmp_path), {None: 0, 1: 60, 3: 90}
+    started = row_limit_of(Limit(100, skipped=0), storage, lambda batch: kept[batch])
+    assert started is not None and started.started().repeated is None
+    assert started.started().counted(last=0, rows_out=40) == started
+    for log, batches in (("offsets", (0, 1)), ("commits", (0,))):
+        for batch in batches:
+            storage.write(f"spark/{log}/{batch}", "v1")
+    again = started.started()
+    assert again.repeated == 1
+    assert again.counted(last=0, rows_out=40) == again
+    counted = again.counted(last=1, rows_out=40)
+    assert (counted.rows, counted.repeated, counted.reached(79), counted.reached(80)) == (80, None, False, True)
+    assert again.counted(last=3, rows_out=70).rows == 80
+    assert counted.counted(last=3, rows_out=70) == counted

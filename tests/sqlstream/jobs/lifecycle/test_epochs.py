@@ -64,7 +64,7 @@ def test_a_micro_batch_after_a_pause_is_counted() -> None:
     reports = [batches[0], idle(1, 30), idle(1, 40), batches[1], idle(2, 59)]
     query: Any = SimpleNamespace(recentProgress=[], lastProgress=None)
     taken: list[Any] = []
-    nothing: Any = SimpleNamespace(start=lambda: query, watermarks=None, lifted=None, idle=None)
+    nothing: Any = SimpleNamespace(start=lambda: query, row_limit=None, watermarks=None, lifted=None, idle=None)
     running = RunningQuery(nothing, None, Event(), lambda found, _: taken.extend(found))  # type: ignore[arg-type]
     last = []
     for number in range(len(reports)):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlstream.planner.bad_rows import OnError
 from sqlstream.planner.expressions import conjuncts, is_repeatable, substituted
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.node import Node
@@ -44,6 +46,17 @@ def tail_of(insert: Insert) -> Tail | None:
     if not all(map(is_repeatable, (*conditions, *values))):
         return None
     return Tail(below, values, tuple(conditions))
+
+
+def readers(inserts: Sequence[Insert]) -> list[dict[int, Tail]]:
+    """The tails of inserts that read equal operators, in which functions that fail have the same consequence: for each
+    operator of several inserts, those by the places of the inserts.
+    """
+    groups: dict[tuple[Node, OnError], dict[int, Tail]] = {}
+    for place, insert in enumerate(inserts):
+        if (tail := tail_of(insert)) is not None:
+            groups.setdefault((tail.operator, insert.functions), {})[place] = tail
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def over(insert: Insert, operator: Node) -> Insert:

@@ -272,7 +272,7 @@ def lower_statement_set(node: StatementSet, step: Step, context: Context) -> Dat
     """Builds the DataFrame of a statement set: the rows of all inserts, each with the number of its table."""
     sources = SharedSources(context.runtime, step)
     shared = replace(context, runtime=sources)
-    lowered = [(inserts, _rows_below(inserts[0], shared)) for inserts in branches(step.inputs)]
+    lowered = [(inserts, _rows_below(inserts[0], shared)) for inserts in branches(step)]
     updated = {i.insert.table.name for inserts, rows in lowered for i in inserts if ROW_KIND in rows.columns}
     side = {name for _, rows in lowered for name in (LATE_TABLE, LATE) if name in rows.columns}
     written = _Rows(node, updated, side, shared)

@@ -69,7 +69,7 @@ def _steps(whole: _Whole) -> Step:
     where tasks cannot do it for all queries, which is known when all are planned.
     """
     root = Above(whole).step(whole.plan)
-    if isinstance(whole.plan, StatementSet) and whole.engine_settings.shares_operators:
+    if whole.shares_operators:
         root = with_shared_operators(root)
     if not whole.shares_reads:
         return root
@@ -120,6 +120,12 @@ class _Whole:
         scan, also of one table, which may take other files than the other: a checkpoint knows how far each is.
         """
         return isinstance(self.plan, StatementSet) and self.engine_settings.shares_reads
+
+    @property
+    def shares_operators(self) -> bool:
+        """True in a statement set whose queries have their equal operators in common."""
+        of_kernels = self.engine is Engine.COLUMNAR
+        return isinstance(self.plan, StatementSet) and of_kernels and self.engine_settings.shares_operators
 
     def reads_files(self, scan: Scan) -> bool:
         """True for a scan whose files or messages tasks may read. In a statement set, which has one source for a table,

@@ -4,19 +4,17 @@ take its results. Above it they only filter and project, so that one row of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TypeVar
 
 from sqlglot import exp
 
-from sqlstream.planner.bad_rows import OnError
 from sqlstream.planner.fields import field_of
-from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert
 from sqlstream.planner.physical.steps import Compute, Operator, Reused, Step, Write
-from sqlstream.planner.tails import Tail, tail_of
+from sqlstream.planner.tails import readers
 
 S = TypeVar("S", bound=Step)
 
@@ -25,19 +23,14 @@ def with_shared_operators(root: Step) -> Step:
     """The steps of a statement set, in which an operator that several inserts read runs once: at the first of them. The
     operators are numbered from 1.
     """
-    readers: dict[tuple[Node, OnError], dict[int, Tail]] = {}
-    for place, step in enumerate(root.inputs):
-        tail = tail_of(_write(step)[1]) if isinstance(_path(step)[-1], Operator) else None
-        if tail is not None:
-            readers.setdefault((tail.operator, _write(step)[1].functions), {})[place] = tail
-    inputs = list(root.inputs)
-    for number, tails in enumerate((tails for tails in readers.values() if len(tails) > 1), 1):
-        operators = [each for place in tails if isinstance(each := _path(inputs[place])[-1], Operator)]
-        below: Step = replace(reduce(_for_both, operators), reuse=number)
-        for place, tail in tails.items():
-            inputs[place] = replace(_over(_write(inputs[place])[0], below), tail=tail)
+    writes, inserts = zip(*_writes(root), strict=True)
+    steps = [*writes]
+    for number, group in enumerate(readers(inserts), 1):
+        below: Step = replace(reduce(_for_both, (_operator(steps[place]) for place in group)), reuse=number)
+        for place, tail in group.items():
+            steps[place] = replace(_over(steps[place], below), tail=tail)
             below = Reused(below.node, drops_before=below.drops_before, reuse=number)
-    return replace(root, inputs=tuple(inputs))
+    return replace(root, inputs=tuple(steps))
 
 
 @dataclass(frozen=True)
@@ -53,18 +46,17 @@ class Branch:
     drops_before: bool = False
 
 
-def branches(steps: Sequence[Step]) -> list[list[Branch]]:
+def branches(root: Step) -> list[list[Branch]]:
     """The inserts of a statement set: together those that read one operator, where the first of them is; each of the
     others over its own step, whose rows have the columns of its table.
     """
     groups: dict[int, list[Branch]] = {}
-    for place, step in enumerate(steps):
-        write, insert = _write(step)
+    for place, (write, insert) in enumerate(_writes(root)):
         if write.tail is None:
             columns = tuple(field_of(column.name) for column in insert.table.physical_columns)
-            groups[-1 - place] = [Branch(insert, step, columns)]
+            groups[-1 - place] = [Branch(insert, write, columns)]
             continue
-        *above, below = _path(step)
+        *above, below = _path(write)
         assert isinstance(below, Operator | Reused) and below.reuse is not None, below
         drops = any(each.drops_before for each in above)
         branch = Branch(insert, below, write.tail.values, write.tail.conditions, drops)
@@ -72,9 +64,17 @@ def branches(steps: Sequence[Step]) -> list[list[Branch]]:
     return [*groups.values()]
 
 
-def _write(step: Step) -> tuple[Write, Insert]:
-    assert isinstance(step, Write) and isinstance(step.node, Insert), step
-    return step, step.node
+def _writes(root: Step) -> Iterator[tuple[Write, Insert]]:
+    """The steps of a statement set's inserts."""
+    for step in root.inputs:
+        assert isinstance(step, Write) and isinstance(step.node, Insert), step
+        yield step, step.node
+
+
+def _operator(write: Write) -> Operator:
+    operator = _path(write)[-1]
+    assert isinstance(operator, Operator), operator
+    return operator
 
 
 def _path(step: Step) -> list[Step]:

@@ -12,7 +12,7 @@ from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node, bottom_up
 from sqlstream.planner.nodes import AssignTime, Filter, Project
 from sqlstream.planner.properties import Accepts
-from sqlstream.planner.rules.common_operators import prune_together
+from sqlstream.planner.rules.common_operators import prune_columns_together
 from sqlstream.planner.rules.push_filters import (
     accepts_nothing,
     filtered,
@@ -120,13 +120,6 @@ def merge_joins(plan: Node) -> Node:
 def prune_columns(plan: Node) -> Node:
     """Remove columns that are not needed from all nodes."""
     return plan.pruned(plan.field_names)
-
-
-def prune_columns_together(plan: Node) -> Node:
-    """Remove columns that are not needed. An operator that several inserts of a statement set have in common keeps
-    those that any of them needs, and so remains one operator.
-    """
-    return prune_together(plan, prune_columns(plan))
 
 
 # --- order ----------------------------------------------------------------------------------------------------

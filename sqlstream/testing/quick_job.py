@@ -18,7 +18,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sqlstream.connectors import Environment
 from sqlstream.connectors.on_spark import test as test_connector
-from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.lifecycle.failure import job_error
 from sqlstream.jobs.lifecycle.session_jobs import SessionSources
@@ -30,7 +29,6 @@ from sqlstream.planner.operators.lookup import lookup_nodes
 from sqlstream.planner.physical import Engine, PhysicalPlan
 from sqlstream.planner.physical.steps import stateful_nodes
 from sqlstream.planner.properties import WaitsFor
-from sqlstream.plans import engine_settings_of
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.stepped_job import Flush, SteppedJob, SteppedRuntime
 from sqlstream.testing.tested_session import SessionUnderTest, fast_directory
@@ -195,18 +193,7 @@ class QuickJob(SteppedJob):
         test_connector.open_tables(
             self._directory, (*self._tables.values(), self._main.table, *self._traits.side_tables.values())
         )
-        chosen = engine_settings_of(self._session.workspace.settings)
-        path = str(self._directory / "checkpoint")
-        checkpoint = open_checkpoint(
-            path,
-            self._plan,
-            spark,
-            self._traits.engine.value,
-            self._key_groups,
-            chaining=chosen.chains,
-            shares_reads=chosen.shares_reads,
-            shares_operators=chosen.shares_operators,
-        )
+        checkpoint = self._opened()
         sources = SessionSources(environment, self._session.workspace.catalog)
         control = ControlRows(checkpoint.storage)
 

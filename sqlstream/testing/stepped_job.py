@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.connectors import Environment, sink_connector
 from sqlstream.connectors.connector import BatchWriter
 from sqlstream.connectors.on_spark import test as test_connector
-from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
+from sqlstream.jobs.checkpoints.checkpoint import Checkpoint, open_checkpoint
 from sqlstream.jobs.checkpoints.control import Clock, ControlRows
 from sqlstream.jobs.checkpoints.storage import local_storage_at
 from sqlstream.jobs.checkpoints.watermarks import SourceWatermarks, restored_watermarks
@@ -237,6 +237,20 @@ class SteppedJob:
         """One key group gives one order of rows, and is fastest."""
         return self._session.workspace.settings["pipeline.max-parallelism"] or 1
 
+    def _opened(self) -> Checkpoint:
+        """The job's checkpoint, a new one at the first start."""
+        chosen = engine_settings_of(self._session.workspace.settings)
+        return open_checkpoint(
+            str(self._directory / "checkpoint"),
+            self._plan,
+            self._session.spark,
+            self._traits.engine.value,
+            self._key_groups,
+            chaining=chosen.chains,
+            shares_reads=chosen.shares_reads,
+            shares_operators=chosen.shares_operators,
+        )
+
     def sink_of(self, name: str | None) -> Sink:
         """The sink that receives the rows of table ``name``, a side output or the target of an INSERT; None: the main
         result. ValueError if the query does not write to that table.
@@ -262,18 +276,7 @@ class SteppedJob:
         read = (*self._tables.values(), *lookup_tables)
         test_connector.open_tables(self._directory, (*read, self._main.table, *side_tables))
         key_groups = self._key_groups
-        path = str(self._directory / "checkpoint")
-        chosen = engine_settings_of(self._session.workspace.settings)
-        checkpoint = open_checkpoint(
-            path,
-            self._plan,
-            spark,
-            self._traits.engine.value,
-            key_groups,
-            chaining=chosen.chains,
-            shares_reads=chosen.shares_reads,
-            shares_operators=chosen.shares_operators,
-        )
+        checkpoint = self._opened()
         self._control = ControlRows(checkpoint.storage)
         sources = SessionSources(environment, self._session.workspace.catalog)
         runtime = SteppedRuntime(

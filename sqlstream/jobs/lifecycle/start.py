@@ -107,11 +107,10 @@ def rows_kept(
     """Returns how many rows the operator of LIMIT, the topmost of the plan, holds in its state after a complete epoch
     (None: the last one); 0 before the first epoch.
     """
-    if (complete := last_committed(checkpoint.storage)) is None:
+    if last_committed(checkpoint.storage) is None:
         return 0
     _, processor = _in_order(operators)[0]
-    groups = _groups(checkpoint.spark_location, 0, spark, complete if epoch is None else epoch)
-    counts = groups.applyInArrow(kept_of_group(processor), KEPT_DDL)
+    counts = _groups(checkpoint.spark_location, 0, spark, epoch).applyInArrow(kept_of_group(processor), KEPT_DDL)
     return sum(row.rows for row in counts.collect())
 
 

@@ -12,7 +12,7 @@ from sqlstream.planner.nodes import StatementSet
 from sqlstream.planner.physical import PhysicalPlan, physical_plan
 from sqlstream.planner.physical.shared_operators import branches
 from sqlstream.planner.physical.steps import EngineSettings, Operator, Read, Reused
-from sqlstream.planner.rules import STAGES, optimize, stages
+from sqlstream.planner.rules import optimize, stages
 from tests.planner.physical.test_column_queries import TABLES, Sources
 from tests.planner.physical.test_shared_reads import MORE
 from tests.planner.plans import plan
@@ -30,9 +30,8 @@ def of_set(*queries: str, shares: bool = True) -> PhysicalPlan:
     tables = ("o", "o2", "o3")
     inserts = (f"INSERT INTO {table} {query};" for table, query in zip(tables, queries, strict=False))
     text = f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END"
-    rules = stages(reuse=shares) if not shares else STAGES
     settings = EngineSettings(shares_operators=shares, sources=Sources(True))
-    return physical_plan(optimize(plan(text, TABLES + MORE + VIEWS), rules), settings)
+    return physical_plan(optimize(plan(text, TABLES + MORE + VIEWS), stages(together=shares)), settings)
 
 
 def operators(planned: PhysicalPlan) -> list[str]:
@@ -47,7 +46,7 @@ def test_an_operator_that_queries_filter_and_project_runs_once_with_what_any_of_
     assert first.line.endswith(", reuse_id=[1]")
     assert second.line.endswith("MAX(n) AS m): Reused(reference_id=[1])")
     assert [step.node.table.name for step in planned.root.walk() if isinstance(step, Read)] == ["t"]
-    (group,) = branches(planned.root.inputs)
+    (group,) = branches(planned.root)
     assert [[sql(e) for e in (*branch.values, *branch.conditions)] for branch in group] == [
         ["c"],
         ["(m + 1)", "c > 3 OR m < 0"],
@@ -90,6 +89,6 @@ def test_a_shared_operator_keeps_the_rows_before_updates_that_one_query_reads() 
         ((upserts[0], upserts[0]), [False, False]),
     ):
         planned = physical_plan(replace(bound, inserts=inserts), EngineSettings(sources=Sources(True)))
-        (group,) = branches(planned.root.inputs)
+        (group,) = branches(planned.root)
         assert [branch.drops_before for branch in group] == expected
         assert {branch.below.drops_before for branch in group} == {not any(expected)}

@@ -314,6 +314,13 @@ class Node:
         return False
 
     @property
+    def takes_branches(self) -> bool:
+        """True for a node with several inputs that can take some of them from the rows of one operator, which runs
+        once: each row goes to all inputs that filter and project it.
+        """
+        return False
+
+    @property
     def is_batch_invariant(self) -> bool:
         """True if the result does not depend on how the input is divided into micro-batches.
 

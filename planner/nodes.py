@@ -410,6 +410,7 @@ class Union(Node):
     arrival_order = ArrivalOrder.MIXED
 
     is_batch_invariant = True
+    takes_branches = True
 
     def replace_inputs(self, inputs: tuple[Node, ...]) -> Node:
         return replace(self, branches=inputs)
@@ -590,6 +591,8 @@ class StatementSet(Node):
     """
 
     inserts: tuple[Insert, ...]
+
+    takes_branches = True
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -1,8 +1,9 @@
-"""What the inserts of a statement set do with the results of their topmost operator with state."""
+"""What several inputs of a node, such as the inserts of a statement set or both sides of a join, do with the results of
+an operator with state that they have in common.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -16,8 +17,9 @@ from sqlstream.planner.nodes import Filter, Insert, Project
 
 @dataclass(frozen=True)
 class Tail:
-    """An insert that filters and projects the rows of ``operator``: the ``values`` of its table's columns, for rows
-    that fulfil all ``conditions``, as expressions over the fields of the operator.
+    """What filters and projects the rows of ``operator``: the ``values`` of the fields of an input of a node, or of the
+    columns of an insert's table, for rows that fulfil all ``conditions``, as expressions over the fields of the
+    operator.
     """
 
     operator: Node
@@ -25,11 +27,12 @@ class Tail:
     conditions: tuple[exp.Expression, ...]
 
 
-def tail_of(insert: Insert) -> Tail | None:
-    """What is above the topmost operator with state of an insert; None where that is more than filters and a
-    projection, or they call functions of users or such as RAND(), whose calls must stay as many as they are.
+def tail_of(top: Node) -> Tail | None:
+    """What is between an operator with state and the input ``top`` of a node; None where that is more than filters and
+    a projection, or they call functions of users or such as RAND(), whose calls must stay as many as they are.
     """
-    path, below = list[Filter | Project](), insert.input
+    top = top.input if isinstance(top, Insert) else top
+    path, below = list[Filter | Project](), top
     while isinstance(below, Filter | Project):
         path.append(below)
         below = below.input
@@ -42,32 +45,32 @@ def tail_of(insert: Insert) -> Tail | None:
             conditions += (substituted(condition, fields) for condition in conjuncts(node.condition))
         else:
             fields = {item.name: substituted(item.expression, fields) for item in node.items}
-    values = tuple(fields[field.name] for field in insert.input.schema)
+    values = tuple(fields[field.name] for field in top.schema)
     if not all(map(is_repeatable, (*conditions, *values))):
         return None
     return Tail(below, values, tuple(conditions))
 
 
-def readers(inserts: Sequence[Insert]) -> list[dict[int, Tail]]:
-    """The tails of inserts that read equal operators, in which functions that fail have the same consequence: for each
-    operator of several inserts, those by the places of the inserts.
+def readers(node: Node) -> list[dict[int, Tail]]:
+    """The tails of those inputs of a node that read equal operators, in which functions that fail have the same
+    consequence: for each operator that several inputs read, those by the places of the inputs. Empty for a node that
+    cannot take several inputs from one operator.
     """
-    groups: dict[tuple[Node, OnError], dict[int, Tail]] = {}
-    for place, insert in enumerate(inserts):
-        if (tail := tail_of(insert)) is not None:
-            groups.setdefault((tail.operator, insert.functions), {})[place] = tail
+    groups: dict[tuple[Node, OnError | None], dict[int, Tail]] = {}
+    for place, top in enumerate(node.inputs if node.takes_branches else ()):
+        if (tail := tail_of(top)) is not None:
+            functions = top.functions if isinstance(top, Insert) else None
+            groups.setdefault((tail.operator, functions), {})[place] = tail
     return [group for group in groups.values() if len(group) > 1]
 
 
-def over(insert: Insert, operator: Node) -> Insert:
-    """The insert over another operator, which has all fields of its own and perhaps more."""
+def over(top: Node, operator: Node) -> Node:
+    """The input ``top`` of a node over another operator, which has all fields of its own and perhaps more."""
+    if isinstance(top, Insert):
+        return top.with_inputs((over(top.input, operator),))
 
     def rebuilt(node: Node) -> Node:
         return node.with_inputs((rebuilt(node.input),)) if isinstance(node, Filter | Project) else operator
 
-    changed = rebuilt(insert.input)
-    if changed.schema != insert.input.schema:
-        changed = Project(changed, tuple(field.as_item for field in insert.input.schema))
-    rebuilt_insert = insert.with_inputs((changed,))
-    assert isinstance(rebuilt_insert, Insert)
-    return rebuilt_insert
+    changed = rebuilt(top)
+    return changed if changed.schema == top.schema else Project(changed, tuple(field.as_item for field in top.schema))

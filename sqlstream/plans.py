@@ -42,6 +42,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Insert, Output, Project, Scan, StatementSet, dead_letter_tables
 from sqlstream.planner.operators.top_n import ROW_NUMBER, TopN
 from sqlstream.planner.physical import Engine, EngineSettings, engine_of
+from sqlstream.planner.physical.steps import Reuse
 from sqlstream.planner.properties import changelog_text
 from sqlstream.planner.rules import Stage, optimize, stages
 from sqlstream.planner.type_inference import Types
@@ -198,8 +199,8 @@ RULES = _RULES[True, True, True]
 
 
 def rules_of(settings: Settings, *, apart: bool = False) -> tuple[Stage, ...]:
-    """The ``RULES`` that the settings allow. ``apart``: the queries of a statement set have no operators in common, as
-    on Spark's own operators.
+    """The ``RULES`` that the settings allow. ``apart``: no operator runs for several inputs of a node, as on
+    Spark's own operators.
     """
     reuse, multi_join = (bool(settings[name]) for name in _CHOICES)
     of_spark = settings["sqlstream.engine"] == Engine.NATIVE.value or is_real_time(settings)
@@ -337,12 +338,11 @@ class FormerPlan:
 
 def former_plans(statement: Planned, plan: Root, workspace: Workspace) -> tuple[FormerPlan, ...]:
     """The plans, beside ``plan``, with which a job of the statement may have begun: it keeps that of its checkpoint
-    whether equal parts are computed once and joins are merged now or not, also from before the queries of a statement
-    set had operators in common, and what was the default of ``upsert-materialize`` then.
+    whether equal parts are computed once and joins are merged now or not, also from before queries and the inserts of a
+    statement set had operators in common, and what was the default of ``upsert-materialize`` then.
     """
     others = [_with_toggled(workspace, names) for names in ((MULTI_JOIN,), (REUSE,), _CHOICES)]
-    together_or_not = (False, True) if isinstance(plan, StatementSet) else (False,)
-    ways = [(other, apart) for apart in together_or_not for other in (workspace, *others)]
+    ways = [(other, apart) for apart in (False, True) for other in (workspace, *others)]
     chosen = tuple(FormerPlan(partial(plan_of, statement, w, apart=apart)) for w, apart in ways[1:])
     if UPSERT_MATERIALIZE in workspace.settings.given or not keeps_rows_left(plan):
         return chosen
@@ -532,13 +532,17 @@ def missing_sources(plan: Node) -> list[Diagnostic]:
     return wrong or [d for table, names in read_columns(plan) for d in _lacks(table, names)]
 
 
+def reuse_of(settings: Settings) -> Reuse:
+    """What a new checkpoint runs once that its plan has several times."""
+    return Reuse(settings[REUSE_SOURCE], settings[REUSE])
+
+
 def engine_settings_of(settings: Settings) -> EngineSettings:
     """Converts the session's settings into those of the physical planner."""
     return EngineSettings(
         settings["sqlstream.engine"],
         settings["pipeline.operator-chaining.enabled"],
-        shares_reads=settings[REUSE_SOURCE],
-        shares_operators=settings[REUSE],
+        reuse_of(settings),
         at_once=is_low(settings),
     )
 

@@ -408,16 +408,17 @@ OPTIONS = (
     Option(
         REUSE_SOURCE,
         BOOLEAN,
-        "Files and messages that a statement set reads more than once are read and decoded once where tasks do it; "
-        "EXPLAIN PHYSICAL says Reused. A job keeps that of its checkpoint.",
+        "Files and messages that a query or a statement set reads more than once are read and decoded once where tasks "
+        "do it; EXPLAIN PHYSICAL says Reused. A job keeps that of its checkpoint.",
         "true",
     ),
     Option(
         REUSE,
         BOOLEAN,
         "Equal parts of a plan are computed once: windows that are joined with their own maximum or minimum, which "
-        "becomes a Top-N (see EXPLAIN TRACE), and operators with state that several queries of a statement set filter "
-        "and project (EXPLAIN PHYSICAL says Reused). A job keeps that of its checkpoint.",
+        "becomes a Top-N (see EXPLAIN TRACE), and operators with state whose rows several sides of a join, branches "
+        "of UNION ALL or queries of a statement set filter and project (EXPLAIN PHYSICAL says Reused). A job keeps "
+        "that of its checkpoint.",
         "true",
     ),
     Option(

@@ -157,12 +157,14 @@ class Exchange:
     spread: tuple[str, ...] = ()
     at_once: bool = False
 
-    def blobs(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
+    def blobs(
+        self, batches: Iterable[pa.RecordBatch], partition: int, numbers: Iterator[int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Pre-aggregates the input rows of one Spark partition, divides them by key group, and packs them into blobs,
         together with blobs for ticks and held watermarks. Yields batches of schema BLOBS, of about BYTES_PER_BATCH
-        each.
+        each. ``numbers``: of the next blobs of the partition, where other calls make some of them.
         """
-        numbers = counting()
+        numbers = counting() if numbers is None else numbers
         for table in gathered(batches):
             marks = (self._passing(table), self._holds(table), self._ticks(table), self._lifts(table))
             marked = chain(((blob, None) for blob in chain(*marks)), self._rows(table))

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from sqlstream.errors import BindError, SqlStreamError, UnsupportedError
 from sqlstream.planner.lowering.aggregates import lower_group_aggregate, lower_window_aggregate
+from sqlstream.planner.lowering.branches import lower_union
 from sqlstream.planner.lowering.columnar import groups, joins, over, process, ranked, waiting, windows
 from sqlstream.planner.lowering.columnar.process import lower_process_table
 from sqlstream.planner.lowering.columnar.windows import lower_assign_windows
@@ -22,6 +23,7 @@ from sqlstream.planner.lowering.context import Context, Lowerings, too_deep_for_
 from sqlstream.planner.lowering.lookups import lower_lookup
 from sqlstream.planner.lowering.outputs import lower_statement_set
 from sqlstream.planner.lowering.runtime import Runtime
+from sqlstream.planner.lowering.shared_sources import SharedSources
 from sqlstream.planner.lowering.stateless import (
     lower_correlate,
     lower_filter,
@@ -31,7 +33,6 @@ from sqlstream.planner.lowering.stateless import (
     lower_project,
     lower_scan,
     lower_to_changelog,
-    lower_union,
 )
 from sqlstream.planner.lowering.time import lower_assign_time
 from sqlstream.planner.nodes import AssignTime, Correlate, Filter, Insert, Output, Project, Scan, StatementSet, Union
@@ -92,7 +93,10 @@ def lower(plan: PhysicalPlan, runtime: Runtime) -> DataFrame:
     in a type that sqlglot does not infer; SS284 for expressions too deep for Spark's stack.
     """
     try:
-        return Context(runtime, plan, lower_step).lower(plan.root)
+        if not plan.shared_sources:
+            return Context(runtime, plan, lower_step).lower(plan.root)
+        sources = SharedSources(runtime, plan.root, plan.shared_sources)
+        return sources.after_control_rows(Context(sources, plan, lower_step).lower(plan.root))
     except (AnalysisException, ParseException, Py4JError) as error:
         deep = too_deep_for_spark(str(error))
         if deep is not None:

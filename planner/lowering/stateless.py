@@ -1,4 +1,4 @@
-"""Nodes without state: scans, projections, filters, unions, table functions, changelogs, and the roots of queries."""
+"""Nodes without state: scans, projections, filters, table functions, changelogs, and the roots of queries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from sqlstream.planner.lowering.hidden_columns import (
 )
 from sqlstream.planner.lowering.time import time_error, time_name
 from sqlstream.planner.node import Node
-from sqlstream.planner.nodes import Correlate, Filter, Insert, Output, Project, Scan, Union
+from sqlstream.planner.nodes import Correlate, Filter, Insert, Output, Project, Scan
 from sqlstream.planner.operators.changelogs import FromChangelog, ToChangelog
 from sqlstream.planner.physical.steps import Read, Step, Write, read_below
 from sqlstream.udfs.exchange import HOLD, LATE_TABLE
@@ -282,30 +282,6 @@ def _read_time(node: Scan, expressions: Sequence[exp.Expression]) -> RequiredTim
 
 def _is_among(expression: exp.Expression, columns: Sequence[TableColumn]) -> bool:
     return isinstance(expression, exp.Column) and expression.name in (c.name for c in columns)
-
-
-# --- UNION ALL ---------------------------------------------------------------------------------------------------
-
-
-def lower_union(node: Union, step: Step, context: Context) -> DataFrame:
-    """Builds the DataFrame of UNION ALL."""
-    branches = [context.lower(branch) for branch in step.inputs]
-    extra = {name for rows in branches for name in hidden_names(rows)}
-    renamed = (_renamed(rows, branch, node, extra) for rows, branch in zip(branches, node.branches, strict=True))
-    return _united(list(renamed))
-
-
-def _united(branches: list[DataFrame]) -> DataFrame:
-    """The union in their order, as a balanced tree, because Spark walks down its plans on the stack."""
-    if len(branches) == 1:
-        return branches[0]
-    middle = (len(branches) + 1) // 2
-    return _united(branches[:middle]).union(_united(branches[middle:]))
-
-
-def _renamed(rows: DataFrame, branch: Node, node: Union, extra: set[str]) -> DataFrame:
-    fields = zip(branch.schema, node.schema, strict=True)
-    return rows.select(*(column(own.name).alias(f.name) for own, f in fields), *aligned(rows, extra))
 
 
 # --- lookup tables read whole, by one task --------------------------------------------------------------------

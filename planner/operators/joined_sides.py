@@ -23,6 +23,7 @@ class JoinedSides(Node):
     """Base of joins of streams on equal keys. The fields of all inputs, its sides, have different names."""
 
     keeps_state = True
+    takes_branches = True
 
     @property
     def null_safe(self) -> tuple[bool, ...]:

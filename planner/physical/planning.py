@@ -44,6 +44,7 @@ from sqlstream.planner.physical.steps import (
     format_of,
     mark_below,
     observes_watermarks,
+    shared_sources,
     times_between,
     watermarked_nodes,
 )
@@ -60,21 +61,22 @@ def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
     if engine.is_of_spark:
         _require_one_clock(marks)
     clocks = clocks_of(plan, marks) if engine is Engine.COLUMNAR else PlanClocks()
-    whole = _Whole(plan, engine_settings, engine, clocks, marks, observes_watermarks(plan))
-    return PhysicalPlan(plan, _steps(whole), engine, clocks, marks)
+    shared = shared_sources(plan, engine, engine_settings.reuse)
+    whole = _Whole(plan, engine_settings, engine, clocks, marks, observes_watermarks(plan), shared)
+    return PhysicalPlan(plan, _steps(whole), engine, clocks, marks, shared)
 
 
 def _steps(whole: _Whole) -> Step:
-    """The steps of the plan. In a statement set, what several queries have in common is done once. Spark reads a table
-    where tasks cannot do it for all queries, which is known when all are planned.
+    """The steps of the plan, of which those that are there several times run once. Spark reads a table where tasks
+    cannot do it for all who read it, which is known when all are planned.
     """
     root = Above(whole).step(whole.plan)
     if whole.shares_operators:
-        root = with_shared_operators(root)
-    if not whole.shares_reads:
+        root = with_shared_operators(root, in_queries=whole.engine_settings.reuse.in_queries)
+    if not (whole.engine_settings.reuse.reads and whole.shared):
         return root
-    root = with_shared_reads(root)
-    sources = sources_of_spark(root)
+    root = with_shared_reads(root, whole.shared)
+    sources = sources_of_spark(root) & whole.shared
     return _steps(replace(whole, by_spark=whole.by_spark | sources)) if sources else root
 
 
@@ -90,8 +92,9 @@ def _require_one_clock(marks: tuple[AssignTime, ...]) -> None:
 
 @dataclass(frozen=True)
 class _Whole:
-    """Facts about the whole plan, and the numbers of its operators with state, lookups and watermarks. ``by_spark``:
-    what Spark reads of a statement set.
+    """Facts about the whole plan, and the numbers of its operators with state, lookups and watermarks.
+    ``shared``: the sources that all scans of their table have in common. ``by_spark``: those among them that Spark
+    reads.
     """
 
     plan: Node
@@ -100,6 +103,7 @@ class _Whole:
     clocks: PlanClocks
     marks: tuple[AssignTime, ...]
     observed: bool
+    shared: frozenset[Source]
     by_spark: frozenset[Source] = frozenset()
     operators: Iterator[int] = field(default_factory=count, init=False)
     lookups: Iterator[int] = field(default_factory=count, init=False)
@@ -114,24 +118,22 @@ class _Whole:
         by_ticks = mark.domain is TimeDomain.PROCESSING and self.engine is Engine.COLUMNAR and others
         return WatermarkSource.BY_TICKS if by_ticks else WatermarkSource.BY_ROWS
 
-    @property
-    def shares_reads(self) -> bool:
-        """True in a statement set whose tables tasks may read once for all queries. Other plans have a source for each
-        scan, also of one table, which may take other files than the other: a checkpoint knows how far each is.
-        """
-        return isinstance(self.plan, StatementSet) and self.engine_settings.shares_reads
+    def shares_reads(self, scan: Scan) -> bool:
+        """True for a scan whose rows tasks may read once for all scans of its table."""
+        return self.engine_settings.reuse.reads and source_of(scan) in self.shared
 
     @property
     def shares_operators(self) -> bool:
-        """True in a statement set whose queries have their equal operators in common."""
-        of_kernels = self.engine is Engine.COLUMNAR
-        return isinstance(self.plan, StatementSet) and of_kernels and self.engine_settings.shares_operators
+        """True where equal operators run once, in queries or at least in statement sets."""
+        reuse = self.engine_settings.reuse
+        some = reuse.in_queries or isinstance(self.plan, StatementSet)
+        return some and reuse.operators and self.engine is Engine.COLUMNAR
 
     def reads_files(self, scan: Scan) -> bool:
-        """True for a scan whose files or messages tasks may read. In a statement set, which has one source for a table,
-        they are read for all its queries.
+        """True for a scan whose files or messages tasks may read: once for all scans of its table, where these have one
+        source.
         """
-        if isinstance(self.plan, StatementSet) and not self.shares_reads:
+        if source_of(scan) in self.shared and not self.shares_reads(scan):
             return False
         return source_of(scan) not in self.by_spark and self.engine_settings.sources.reads_files(scan)
 
@@ -334,10 +336,10 @@ class Above:
         return self._ask(node) if node.asked_together else Compute(node, self.below(node), arrow=node.runs_in_arrow)
 
     def _taken(self, scan: Scan) -> Selection | None:
-        """What Spark may take of the rows that tasks read of a scan's table for other queries of a statement set: where
-        none needs more than they have, and their times move no watermark.
+        """What Spark may take of the rows that tasks read of a scan's table for others: where it needs no more than
+        they have, and their times move no watermark.
         """
-        if not self.whole.shares_reads or self.read is not None or self.by_root or self.awaited or self.in_order:
+        if not self.whole.shares_reads(scan) or self.read is not None or self.by_root or self.awaited or self.in_order:
             return None
         tolerates = scan.on_error.tolerates or self.functions.tolerates
         return taken(scan) if not tolerates and self.whole.reads_files(scan) else None

@@ -1,5 +1,6 @@
-"""Operators with state that several queries of a statement set have in common: each runs once, and all these queries
-take its results. Above it they only filter and project, so that one row of the operator gives a row of each of them.
+"""Operators with state that several inputs of a step have in common, such as the inserts of a statement set, branches
+of UNION ALL or sides of a join: each runs once, and all of them take its results. Above it they only filter and
+project, so that one row of the operator gives a row of each of them.
 """
 
 from __future__ import annotations
@@ -7,78 +8,85 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import count, repeat
 from typing import TypeVar
-
-from sqlglot import exp
 
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.nodes import Insert
-from sqlstream.planner.physical.steps import Compute, Operator, Reused, Step, Write
+from sqlstream.planner.physical.steps import Compute, Operator, Reused, Step, Taken, Write
 from sqlstream.planner.tails import readers
 
 S = TypeVar("S", bound=Step)
 
 
-def with_shared_operators(root: Step) -> Step:
-    """The steps of a statement set, in which an operator that several inserts read runs once: at the first of them. The
-    operators are numbered from 1.
+def with_shared_operators(root: Step, *, in_queries: bool) -> Step:
+    """The steps, in which an operator that several inputs of a step read runs once: at the first of them. The operators
+    are numbered from 1. ``in_queries``: False if only the inserts of a statement set, the inputs of its root, do.
     """
-    writes, inserts = zip(*_writes(root), strict=True)
-    steps = [*writes]
-    for number, group in enumerate(readers(inserts), 1):
-        below: Step = replace(reduce(_for_both, (_operator(steps[place]) for place in group)), reuse=number)
+    numbers = count(1)
+    return _shared_everywhere(root, numbers) if in_queries else _shared(root, numbers)
+
+
+def _shared_everywhere(step: Step, numbers: Iterator[int]) -> Step:
+    shared = _shared(step, numbers)
+    return replace(shared, inputs=tuple(_shared_everywhere(below, numbers) for below in shared.inputs))
+
+
+def _shared(step: S, numbers: Iterator[int]) -> S:
+    """The step, whose inputs have in common what they can."""
+    groups = [] if isinstance(step, Operator) and step.ticks else readers(step.node)  # which only one input gets
+    inputs, taken = [*step.inputs], list[Taken | None]([None] * len(step.inputs))
+    for group in groups:
+        number = next(numbers)
+        below: Step = replace(reduce(_for_both, (_operator(inputs[place]) for place in group)), reuse=number)
         for place, tail in group.items():
-            steps[place] = replace(_over(steps[place], below), tail=tail)
+            *between, own = _path(inputs[place])
+            drops = any(each.drops_before for each in between) or (own.drops_before and not below.drops_before)
+            taken[place] = Taken(tail.values, tail.conditions, drops)
+            inputs[place] = _over(inputs[place], below)
             below = Reused(below.node, drops_before=below.drops_before, reuse=number)
-    return replace(root, inputs=tuple(steps))
+    return replace(step, inputs=tuple(inputs), takes=tuple(taken)) if groups else step
 
 
 @dataclass(frozen=True)
 class Branch:
-    """An insert of a statement set over the rows of the step ``below``: the ``values`` of its table's columns, for rows
-    that fulfil all ``conditions``, as expressions over the columns of these rows. ``drops_before``: without -U rows.
-    """
+    """An input of a step, at this ``place``, and what it has ``taken`` of the rows of the step ``below``."""
 
-    insert: Insert
+    place: int
     below: Step
-    values: tuple[exp.Expression, ...]
-    conditions: tuple[exp.Expression, ...] = ()
-    drops_before: bool = False
+    taken: Taken
 
 
-def branches(root: Step) -> list[list[Branch]]:
-    """The inserts of a statement set: together those that read one operator, where the first of them is; each of the
-    others over its own step, whose rows have the columns of its table.
+def branches(step: Step) -> list[list[Branch]]:
+    """The inputs of a step: together those that read one operator, where the first of them is; each of the others over
+    its own step, whose rows have the columns of the input.
     """
     groups: dict[int, list[Branch]] = {}
-    for place, (write, insert) in enumerate(_writes(root)):
-        if write.tail is None:
-            columns = tuple(field_of(column.name) for column in insert.table.physical_columns)
-            groups[-1 - place] = [Branch(insert, write, columns)]
+    for place, (above, taken) in enumerate(zip(step.inputs, step.takes or repeat(None), strict=False)):
+        if taken is None:
+            groups[-1 - place] = [Branch(place, above, Taken(tuple(map(field_of, _columns(above)))))]
             continue
-        *above, below = _path(write)
+        below = _path(above)[-1]
         assert isinstance(below, Operator | Reused) and below.reuse is not None, below
-        drops = any(each.drops_before for each in above)
-        branch = Branch(insert, below, write.tail.values, write.tail.conditions, drops)
-        groups.setdefault(below.reuse, []).append(branch)
+        groups.setdefault(below.reuse, []).append(Branch(place, below, taken))
     return [*groups.values()]
 
 
-def _writes(root: Step) -> Iterator[tuple[Write, Insert]]:
-    """The steps of a statement set's inserts."""
-    for step in root.inputs:
-        assert isinstance(step, Write) and isinstance(step.node, Insert), step
-        yield step, step.node
+def _columns(step: Step) -> Iterator[str]:
+    """The columns of a step's rows."""
+    if isinstance(step, Write) and isinstance(step.node, Insert):
+        return (column.name for column in step.node.table.physical_columns)
+    return (field.name for field in step.node.schema)
 
 
-def _operator(write: Write) -> Operator:
-    operator = _path(write)[-1]
+def _operator(step: Step) -> Operator:
+    operator = _path(step)[-1]
     assert isinstance(operator, Operator), operator
     return operator
 
 
 def _path(step: Step) -> list[Step]:
-    """The steps of an insert down to its topmost operator, or to what else is below its filters and projections."""
+    """The steps of an input down to its topmost operator, or to what else is below its filters and projections."""
     path = [step]
     while isinstance(path[-1], Write | Compute) and len(path[-1].inputs) == 1:
         path.append(path[-1].input)
@@ -91,8 +99,10 @@ def _for_both(step: S, other: Step) -> S:
     return replace(step, inputs=inputs, drops_before=step.drops_before and other.drops_before)
 
 
-def _over(step: S, below: Step) -> S:
-    """The step of an insert over another operator, of whose rows it drops those that its own has dropped."""
+def _over(step: Step, below: Step) -> Step:
+    """The input of a step over another operator, of whose rows it drops those that its own has dropped."""
+    if isinstance(step, Operator):
+        return below
     if not isinstance(step.input, Operator):
         return replace(step, inputs=(_over(step.input, below),))
     drops = step.input.drops_before and not below.drops_before

@@ -49,13 +49,13 @@ class _Reader:
             yield from ((c.name, c.name, table.name) for c in self.selection.columns if _is_time(c, table))
 
 
-def with_shared_reads(root: Step) -> Step:
-    """The plan, in which scans of one source that tasks read are read once. What they read in common is numbered in the
-    order of the plan, behind the operators that queries have in common.
+def with_shared_reads(root: Step, sources: frozenset[Source]) -> Step:
+    """The plan, in which what tasks read of one of the ``sources`` is read once for all its scans. What they read in
+    common is numbered in the order of the plan, behind the operators that run once.
     """
     shared: list[SharedRead] = []
     operators = sum(isinstance(step, Operator) and step.reuse is not None for step in root.walk())
-    readers = [*_readers(root)]
+    readers = [reader for reader in _readers(root) if source_of(reader.read.node) in sources]
     for reader in readers:
         alike = [other for other in readers if source_of(other.read.node) == source_of(reader.read.node)]
         if len(alike) > 1 and reader is alike[0]:

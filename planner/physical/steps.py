@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,9 +16,8 @@ from sqlstream.planner.intervals import readable
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet
 from sqlstream.planner.physical.column_queries import Selection, selection
-from sqlstream.planner.physical.sources import PlannedSources, ThroughSpark
+from sqlstream.planner.physical.sources import PlannedSources, Source, ThroughSpark, source_of
 from sqlstream.planner.properties import WaitsFor
-from sqlstream.planner.tails import Tail
 from sqlstream.udfs.spark import Watermark
 
 # --- clocks ----------------------------------------------------------------------------------------------------
@@ -102,19 +102,34 @@ AUTO = "auto"
 
 
 @dataclass(frozen=True)
+class Reuse:
+    """What runs once that a plan has several times. A checkpoint keeps it, because sources and state depend on it.
+
+    ``reads``: the scans of a table have one source, which tasks read and decode once where they can. ``operators``:
+    equal operators with state run once. ``in_queries``: also within a query; if False only what several queries of a
+    statement set have in common.
+    """
+
+    reads: bool = True
+    operators: bool = True
+    in_queries: bool = True
+
+
+REUSES_ALL = Reuse()
+
+
+@dataclass(frozen=True)
 class EngineSettings:
     """The settings on which physical planning depends.
 
     ``engine``: ``auto``, ``columnar`` or ``native``. ``chains``: operators with the same keys may be chained, without
-    an exchange between them. ``shares_reads``: in a statement set, tasks may read a table once for all queries;
-    ``shares_operators``: an operator that several queries have in common runs once.
-    ``at_once``: windows fire in the micro-batch whose rows close them, where an exchange can tell its operator so.
+    an exchange between them. ``at_once``: windows fire in the micro-batch whose rows close them, where an exchange can
+    tell its operator so.
     """
 
     engine: str = AUTO
     chains: bool = True
-    shares_reads: bool = True
-    shares_operators: bool = True
+    reuse: Reuse = REUSES_ALL
     sources: PlannedSources = field(default_factory=ThroughSpark, compare=False)
     at_once: bool = False
 
@@ -157,6 +172,20 @@ TOPICS = "kafka"
 
 _KEYS = frozenset({"INT", "BIGINT", "STRING"})
 """Types of keys that exchanges hash themselves (``udfs.keys.can_hash``)."""
+
+
+def shared_sources(plan: Node, engine: Engine, reuse: Reuse) -> frozenset[Source]:
+    """The sources that all scans of their table have in common: all of a statement set; in a query those of which tasks
+    may read the files or messages once for several scans. It does not depend on filters, which a job may change, as a
+    checkpoint knows how far each source is.
+    """
+    scans = [node for node in plan.walk() if isinstance(node, Scan)]
+    if isinstance(plan, StatementSet):
+        return frozenset(map(source_of, scans))
+    if not (reuse.reads and reuse.in_queries) or engine is Engine.REAL_TIME:
+        return frozenset()
+    may_share = Counter(source_of(s) for s in scans if s.table.connector == TOPICS or format_of(s) in _FORMATS)
+    return frozenset(source for source, count in may_share.items() if count > 1)
 
 
 def format_of(scan: Scan) -> str:
@@ -224,15 +253,29 @@ def _down(below: Node) -> Iterator[Node]:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """What an input of a step takes of the rows of an operator that other inputs read, too: the ``values`` of its
+    fields (of an insert: of the columns of its table), for rows that fulfil all ``conditions``, as expressions over the
+    fields of the operator. ``drops_before``: no -U rows.
+    """
+
+    values: tuple[exp.Expression, ...]
+    conditions: tuple[exp.Expression, ...] = ()
+    drops_before: bool = False
+
+
+@dataclass(frozen=True)
 class Step:
     """A step of the physical plan, which executes ``node`` over the output of the steps ``inputs``.
 
-    ``drops_before``: -U rows are dropped, because no downstream operator reads them.
+    ``drops_before``: -U rows are dropped, because no downstream operator reads them. ``takes``: what each of several
+    inputs takes of an operator that others read, too; None for one that is alone. Empty where all are.
     """
 
     node: Node
     inputs: tuple[Step, ...] = ()
     drops_before: bool = field(default=False, kw_only=True)
+    takes: tuple[Taken | None, ...] = field(default=(), kw_only=True)
 
     @property
     def input(self) -> Step:
@@ -297,7 +340,7 @@ class Ask(Compute):
 
 @dataclass(frozen=True)
 class SharedRead:
-    """Files that tasks read once for several steps of a statement set: the columns of ``scan``, those of all readers.
+    """Files that tasks read once for several steps: the columns of ``scan``, those of all readers.
 
     ``times``: the columns that must hold event times, each with the time attribute and the table as messages name them.
     ``in_order``: some reader depends on the order of rows.
@@ -440,7 +483,7 @@ class Operator(Step):
     downstream. ``link``: how it is chained to the operator upstream, None if it is not; ``apart``: the reason why it is
     not. ``lookup``: the number of a stateful lookup among the lookups of the plan. ``held_back_ms``: by how many
     milliseconds its watermark is earlier than that of the query. ``ports``: the exchange of each input. ``reuse``: the
-    number by which other queries of a statement set name it, which take its results; None where none do.
+    number by which other inputs of a step above name it, which take its results, too; None where none do.
     """
 
     number: int = 0
@@ -492,8 +535,8 @@ class Operator(Step):
 
 @dataclass(frozen=True)
 class Reused(Step):
-    """An operator of a statement set that another query has, too: its results are those of the ``Operator`` with the
-    same number ``reuse``.
+    """An operator that another input of a step above has, too: its results are those of the ``Operator`` with the same
+    number ``reuse``.
     """
 
     reuse: int = 0
@@ -509,13 +552,11 @@ class Write(Step):
     together.
 
     ``columns``: the query that its tasks compute over the columns of files; None where Spark computes it. ``discards``:
-    of that query, the tasks hand no rows to Spark, because the sink keeps none. ``tail``: what an insert takes of the
-    results of an operator that others of its statement set read, too; None where it is alone.
+    of that query, the tasks hand no rows to Spark, because the sink keeps none.
     """
 
     columns: Selection | None = None
     discards: bool = False
-    tail: Tail | None = None
 
     @property
     def runs(self) -> str:
@@ -540,7 +581,8 @@ class Write(Step):
 @dataclass(frozen=True)
 class PhysicalPlan:
     """A plan of physical steps. ``logical``: the optimized logical plan from which it was made. ``marks``: the nodes of
-    time attributes with a watermark, from the root.
+    time attributes with a watermark, from the root. ``shared_sources``: those of which all scans get the same rows in a
+    micro-batch. A scan of another table has a source of its own, which may be at other rows than another scan's.
     """
 
     logical: Node
@@ -548,6 +590,7 @@ class PhysicalPlan:
     engine: Engine
     clocks: PlanClocks
     marks: tuple[AssignTime, ...] = field(default=())
+    shared_sources: frozenset[Source] = frozenset()
 
     @property
     def operators(self) -> tuple[Operator, ...]:

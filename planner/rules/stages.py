@@ -152,8 +152,8 @@ def stages(
     accepts: Accepts = accepts_nothing, *, reuse: bool = True, together: bool = True, multi_join: bool = True
 ) -> tuple[Stage, ...]:
     """The stages in their order; ``accepts`` says which comparisons lookup sources apply themselves. ``reuse``: windows
-    that are joined with their own extremes are computed once; ``together``: so are operators that inserts of a
-    statement set have in common. ``multi_join``: inner joins on the same keys become one.
+    that are joined with their own extremes are computed once; ``together``: so are operators that several
+    inputs of a node have in common. ``multi_join``: inner joins on the same keys become one.
     """
     return (
         Stage("fold_constants", fold_constants),

@@ -247,8 +247,7 @@ class SteppedJob:
             self._traits.engine.value,
             self._key_groups,
             chaining=chosen.chains,
-            shares_reads=chosen.shares_reads,
-            shares_operators=chosen.shares_operators,
+            reuse=chosen.reuse,
         )
 
     def sink_of(self, name: str | None) -> Sink:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Protocol, cast
@@ -21,7 +21,18 @@ from pyspark.sql.types import StructType
 
 from sqlstream.udfs.assigners import Assigner, windows_of_a_row
 from sqlstream.udfs.column_rows import SelectedRows
-from sqlstream.udfs.exchange import BLOBS, HOLD, LATE, LATE_TABLE, Exchange, from_bytes, lift_of, pieces, to_bytes
+from sqlstream.udfs.exchange import (
+    BLOBS,
+    HOLD,
+    LATE,
+    LATE_TABLE,
+    Exchange,
+    from_bytes,
+    gathered,
+    lift_of,
+    pieces,
+    to_bytes,
+)
 from sqlstream.udfs.files.avro import AvroFiles
 from sqlstream.udfs.files.columnar import ColumnarFiles
 from sqlstream.udfs.files.directories import path_of_url
@@ -74,6 +85,29 @@ def to_blobs(
         spare_imports()
         for batch in found(batches):
             yield batch.set_column(0, BLOBS.field(0), numbers.take(batch.column(0)))
+
+    return blobs
+
+
+def to_blobs_of_ports(ports: Mapping[str, tuple[Exchange, pa.Schema]]) -> Batches:
+    """Returns a function for ``mapInArrow`` that divides rows for several ports like ``to_blobs``. Their first column
+    has the place among the ``ports`` of the one that a row is for, or their number, for rows that pass by. ``ports``:
+    by the column of structs that are a port's rows, its exchange and the schema of these rows.
+    """
+    numbers = pa.array(numbers_of(next(iter(ports.values()))[0].groups))
+
+    def blobs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        spare_imports()
+        context = TaskContext.get()
+        partition = context.partitionId() if context is not None else 0
+        in_order = count()
+        for table in gathered(batches):
+            rows_of = pc.if_else(pc.equal(table.column(0), len(ports)), 0, table.column(0))
+            for place, (name, (exchange, schema)) in enumerate(ports.items()):
+                own = table.column(name).filter(pc.equal(rows_of, place)).combine_chunks()
+                rows = _as(pa.RecordBatch.from_struct_array(own), schema)
+                for batch in exchange.blobs([rows], partition, in_order):
+                    yield batch.set_column(0, BLOBS.field(0), numbers.take(batch.column(0)))
 
     return blobs
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -13,6 +13,7 @@ from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, Stru
 from sqlglot import exp
 
 from sqlstream.planner.fields import Field
+from sqlstream.planner.lowering.branches import BRANCH, each_taken, is_for
 from sqlstream.planner.lowering.columnar.inputs import (
     Files,
     InputField,
@@ -25,13 +26,14 @@ from sqlstream.planner.lowering.columnar.inputs import (
     passed_on,
     with_key_hash,
 )
-from sqlstream.planner.lowering.columnar.operator import kernel_schema, run, running, spark_schema
+from sqlstream.planner.lowering.columnar.operator import Together, kernel_schema, own_column, run, running, spark_schema
 from sqlstream.planner.lowering.context import Context, Lowerings
 from sqlstream.planner.lowering.hidden_columns import column, hidden
 from sqlstream.planner.operators.interval_join import IntervalJoin
 from sqlstream.planner.operators.join import Join, RegularJoin, WindowJoin
 from sqlstream.planner.operators.multi_join import MultiJoin
 from sqlstream.planner.operators.temporal_join import AsofJoin, TemporalJoin
+from sqlstream.planner.physical.shared_operators import Branch, branches
 from sqlstream.planner.physical.steps import Operator
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.expressions.tree import Expression
@@ -58,7 +60,8 @@ class JoinInput:
 
     ``hashed`` are the keys whose hash the exchange computes. ``files`` are the files that the exchange reads itself,
     None if Spark reads them. ``outputs`` has a pair for each field: its column in the result, whose name the other side
-    does not have, and its column in the input.
+    does not have, and its column in the input. ``together``: the rows of this and other inputs, which take them from
+    one operator; None where ``rows`` are read for this input alone.
     """
 
     rows: DataFrame
@@ -66,6 +69,7 @@ class JoinInput:
     outputs: tuple[tuple[str, str], ...]
     hashed: tuple[str, ...]
     files: Files | None
+    together: Together | None = None
 
     def side(self, ttl_ms: int = 0) -> Side:
         return Side(kernel_schema(self.rows), self.outputs, 1000 * ttl_ms)
@@ -79,7 +83,14 @@ def join_inputs(node: AnyJoin, step: Operator, context: Context, more: More) -> 
     """The inputs of a join, left first, with the columns that its condition reads. ``more`` is called for each of them
     to add further columns.
     """
-    return [_input(node, step, port, context, more) for port in range(len(step.inputs))]
+    found = dict[int, JoinInput]()
+    for inputs in branches(step):
+        rows = context.lower(inputs[0].below)
+        if len(inputs) == 1:
+            found[inputs[0].place] = _input(node, step, inputs[0].place, rows, context, more)
+        else:
+            found |= _inputs_together(node, step, each_taken(rows, inputs, context), inputs, context, more)
+    return [found[port] for port in range(len(step.inputs))]
 
 
 def column_of(node: Join, side: JoinInput, port: int, name: str) -> str:
@@ -104,12 +115,45 @@ def joined(node: AnyJoin, step: Operator, sides: list[JoinInput], kernel: Kernel
         unsafe = tuple(name for name, safe in zip(keys, node.null_safe, strict=True) if not safe)
         updates = any(ROW_KIND in side.rows.columns for side in sides)
         operator = replace(operator, hashed=sides[0].hashed, spread=() if updates else unsafe)
+    together = tuple(dict.fromkeys(side.together for side in sides if side.together is not None))
     rows, files = [side.rows for side in sides], [side.files for side in sides]
-    return _fields(node, run(rows, operator, context.runtime, files))
+    return _fields(node, run(rows, operator, context.runtime, files, together=together))
 
 
-def _input(node: AnyJoin, step: Operator, port: int, context: Context, more: More) -> JoinInput:
-    rows = context.lower(step.inputs[port])
+_ROWS = "__rows"
+"""What the columns of several inputs are made of, one after the other: the fields and hidden columns of common rows."""
+
+
+def _inputs_together(
+    node: AnyJoin, step: Operator, rows: DataFrame, inputs: Sequence[Branch], context: Context, more: More
+) -> dict[int, JoinInput]:
+    """The inputs of a join, by their ports, that take what they need of the same ``rows``, which say for which input
+    each is (BRANCH). What an input takes is NULL in the rows of the others.
+    """
+    whole = rows.select(F.struct(*map(column, rows.columns)).alias(_ROWS))
+    found = dict[int, JoinInput]()
+    for number, branch in enumerate(inputs):
+        carried, given = whole.columns, whole.select("*", f"{_ROWS}.*")
+        values = zip(node.inputs[branch.place].schema, branch.taken.values, strict=True)
+        fields = (F.when(is_for(number), context.column(value)).alias(field.name) for field, value in values)
+        taken = given.select(*fields, *hidden(given), *map(column, carried))
+        made = _input(node, step, branch.place, taken, context, more, carried)
+        own = [name for name in made.rows.columns if name not in carried and (name != KEY_HASH or not made.hashed)]
+        whole = made.rows.select(*map(column, carried), F.struct(*map(column, own)).alias(own_column(branch.place)))
+        found[branch.place] = replace(made, rows=made.rows.drop(*carried))
+    together = Together(whole.select(f"{_ROWS}.{BRANCH}", "*").drop(_ROWS), tuple(branch.place for branch in inputs))
+    return {port: replace(made, together=together) for port, made in found.items()}
+
+
+def _input(
+    node: AnyJoin,
+    step: Operator,
+    port: int,
+    rows: DataFrame,
+    context: Context,
+    more: More,
+    carried: Sequence[str] = (),
+) -> JoinInput:
     inputs = Inputs(context, node.inputs[port].schema, rows, step.ports[port].watermark)
     equal = node.keys_of_side(port)
     keys = tuple(f"__key_{i}" for i in range(len(equal)))
@@ -126,7 +170,7 @@ def _input(node: AnyJoin, step: Operator, port: int, context: Context, more: Mor
     )
     by_key = (key(name, named.schema[name].dataType).alias(name) for name in keys)
     kinds = [column(ROW_KIND)] if ROW_KIND in rows.columns else []
-    projected = named.select(*by_key, *inputs.columns(), *kinds, *passed_on(rows))
+    projected = named.select(*by_key, *inputs.columns(), *kinds, *passed_on(rows), *map(column, carried))
     schema = kernel_schema(projected)
     fields_of = {
         name: InputField(value.name) for name, value in zip(keys, equal, strict=True) if isinstance(value, exp.Column)

@@ -24,7 +24,15 @@ from sqlstream.udfs.exchange import BLOBS, FIRED, HOLD, LATE, LATE_TABLE, LIFT, 
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, ROWS_TAKEN, Kernel
 from sqlstream.udfs.spark import Watermark, internals
 from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, ROWS_GIVEN, KernelProcessor, Stage
-from sqlstream.udfs.spark.batches import BLOBS_DDL, Decoder, numbers_of, shuffle_tasks, to_blobs, to_calls
+from sqlstream.udfs.spark.batches import (
+    BLOBS_DDL,
+    Decoder,
+    numbers_of,
+    shuffle_tasks,
+    to_blobs,
+    to_blobs_of_ports,
+    to_calls,
+)
 from sqlstream.udfs.spark.call import Clocks
 from sqlstream.udfs.spark.shipped import ShippedProcessor
 
@@ -146,6 +154,21 @@ class Above:
         return Stage(self.operator.kernel, self.operator.late_table, self.handover)
 
 
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Rows for several inputs of an operator, its ``ports``: the number of one of these in BRANCH, or their count for
+    rows that pass by, which the first takes; and for each port a struct of its columns (``own_column``).
+    """
+
+    rows: DataFrame
+    ports: tuple[int, ...]
+
+
+def own_column(port: int) -> str:
+    """The column of rows for several ports that has those of this one."""
+    return f"__port_{port}"
+
+
 def kernel_schema(rows: DataFrame) -> pa.Schema:
     """The Arrow schema of the rows as kernels see it, without the hidden columns of control rows."""
     none = (EMITTED_AHEAD, FIRED, HOLD, BARRIER, TICK, LATE_TABLE, LATE, LIFT, *PARTS)
@@ -172,12 +195,14 @@ def run(
     runtime: Runtime,
     files: Files | Sequence[Files | None] | None = None,
     above: Sequence[Above] = (),
+    together: Sequence[Together] = (),
 ) -> DataFrame:
     """Runs an operator: returns the DataFrame of its kernel's output, with hidden columns. ``rows`` is one DataFrame
     per input, with KEY_HASH and the columns that the kernel reads.
 
     ``files``: for each input the files that its exchange reads itself, None if Spark reads them. ``above``: the chained
     downstream operators, each reading the output of the one before; the output of the last one is returned.
+    ``together``: the rows of some inputs, whose own frame then only says which columns they have.
     """
     inputs = [rows] if isinstance(rows, DataFrame) else list(rows)
     readers = list(files) if isinstance(files, Sequence) else [files] * len(inputs)
@@ -185,8 +210,10 @@ def run(
     passing = {name for frame in inputs for name in (LATE_TABLE, HOLD) if name in frame.columns}
     operators = (operator, *(link.operator for link in above))
     late = any(link.late_table is not None for link in operators) or LATE_TABLE in passing
-    ports = enumerate(zip(inputs, readers, strict=True))
-    blobs = reduce(DataFrame.union, (_blobs(frame, reader, operator, port, runtime) for port, (frame, reader) in ports))
+    exchanged = [_blobs_together(each, inputs, operator, runtime) for each in together]
+    apart = set(range(len(inputs))).difference(*(each.ports for each in together))
+    exchanged += [_blobs(inputs[port], readers[port], operator, port, runtime) for port in sorted(apart)]
+    blobs = reduce(DataFrame.union, exchanged)
     blobs = blobs.union(_calls(operator, runtime)) if operator.kernel.deferring else blobs
     stages = [link.stage for link in above]
     processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, stages, runtime.state_memory)
@@ -247,6 +274,16 @@ def _blobs(rows: DataFrame, files: Files | None, operator: Running, port: int, r
     is_one_task = files is not None and shuffle_tasks(runtime.spark) == 1
     # Spark's node of watermarks does not say that there is one partition, and a shuffle costs a stage.
     return timed.coalesce(1) if at_once and is_one_task else timed
+
+
+def _blobs_together(together: Together, inputs: Sequence[DataFrame], operator: Running, runtime: Runtime) -> DataFrame:
+    """The input of the exchanges of several ports, which divide the same rows."""
+    groups, ports = _groups(operator, runtime), dict[str, tuple[Exchange, pa.Schema]]()
+    for port in together.ports:
+        rows = inputs[port].drop(KEY_HASH) if operator.hashed else inputs[port]
+        exchange = Exchange(operator.kernel, groups, None, operator.hashed, port, operator.spread)
+        ports[own_column(port)] = exchange, arrow_schema(rows.schema)
+    return together.rows.mapInArrow(to_blobs_of_ports(ports), BLOBS_DDL)
 
 
 def spark_schema(output: pa.Schema, rows: StructType) -> StructType:

@@ -27,7 +27,7 @@ from sqlstream.jobs.checkpoints.storage import Storage, damaged, is_json, storag
 from sqlstream.planner.node import Node
 from sqlstream.planner.physical import PhysicalPlan, physical_plan
 from sqlstream.planner.physical.sources import PlannedSources
-from sqlstream.planner.physical.steps import Engine, engine_of
+from sqlstream.planner.physical.steps import REUSES_ALL, Engine, Reuse, engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -97,8 +97,7 @@ def open_checkpoint(
     declared: Declared | None = None,
     *,
     chaining: bool = True,
-    shares_reads: bool = True,
-    shares_operators: bool = True,
+    reuse: Reuse = REUSES_ALL,
     sources: PlannedSources | None = None,
     new_key_groups: int = DEFAULT_KEY_GROUPS,
     at_once: bool = False,
@@ -107,8 +106,8 @@ def open_checkpoint(
 
     ``engine`` and ``key_groups``: the layout of state that is required; ``auto`` and None accept that of the
     checkpoint, and let a new checkpoint choose. ``declared`` gets the name of a process function and returns its
-    declared state. ``chaining``: in a new checkpoint, operators are chained where possible; ``shares_reads``,
-    ``shares_operators``: as of ``StateLayout``. ``sources``: what they can do beside giving rows to Spark; None for
+    declared state. ``chaining``: in a new checkpoint, operators are chained where possible; ``reuse``: as of
+    ``StateLayout``. ``sources``: what they can do beside giving rows to Spark; None for
     nothing. ``new_key_groups``: those of a new checkpoint where ``key_groups`` is None. ``at_once``: windows fire in
     the micro-batch whose rows close them; each run of a checkpoint may say this anew.
 
@@ -123,8 +122,7 @@ def open_checkpoint(
         own.value,
         key_groups or new_key_groups,
         chained=chaining and own is Engine.COLUMNAR,
-        shares_reads=shares_reads,
-        shares_operators=shares_operators,
+        reuse=reuse,
     )
     try:
         physical = physical_plan(plan, replace(layout.settings(sources), at_once=at_once))

@@ -22,7 +22,17 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan
 from sqlstream.planner.physical.sources import PlannedSources, ThroughSpark
-from sqlstream.planner.physical.steps import Compute, Engine, Mark, NativeState, Operator, Read, Step, WatermarkSource
+from sqlstream.planner.physical.steps import (
+    Compute,
+    Engine,
+    Mark,
+    NativeState,
+    Operator,
+    Read,
+    Reuse,
+    Step,
+    WatermarkSource,
+)
 from sqlstream.udfs.texts import json_of
 
 Declared = Callable[[str], str]
@@ -248,46 +258,45 @@ def new_key_groups(tasks: int) -> int:
     return max(_FEWEST_GROUPS, of_a_task * tasks)
 
 
+_REUSES_NOTHING = Reuse(reads=False, operators=False, in_queries=False)
+
+
 @dataclass(frozen=True)
 class StateLayout:
     """How a job's state is stored. ``engine`` is the value of an ``Engine``; the other fields apply to the columnar
     engine.
 
-    ``key_groups``: the number of key groups. ``chained``: operators on the same keys run in one call.
-    ``shares_reads``: in a statement set, tasks may read a table once for all queries. ``shares_operators``: operators
-    that several queries of it have in common run once. All three are False for checkpoints that were written before the
-    field existed.
+    ``key_groups``: the number of key groups. ``chained``: operators on the same keys run in one call. ``reuse``: what
+    runs once that the plan has several times. What older checkpoints do not say is False.
     """
 
     engine: str
     key_groups: int = DEFAULT_KEY_GROUPS
     chained: bool = False
-    shares_reads: bool = False
-    shares_operators: bool = False
+    reuse: Reuse = _REUSES_NOTHING
 
     def settings(self, sources: PlannedSources | None = None) -> EngineSettings:
         """The settings with which a plan is made for this layout. ``sources``: None where only state matters."""
-        return EngineSettings(
-            self.engine,
-            self.chained,
-            shares_reads=self.shares_reads,
-            shares_operators=self.shares_operators,
-            sources=sources or ThroughSpark(),
-        )
+        return EngineSettings(self.engine, self.chained, self.reuse, sources or ThroughSpark())
 
 
 def stored_layout(storage: Storage) -> StateLayout | None:
     """The layout of a checkpoint; None where no job has started with it. Raises SS459 where it cannot be read."""
     text = storage.read(LAYOUT_FILE)
     try:
-        return None if text is None else StateLayout(**_renamed(json_of(text)))
+        return None if text is None else _layout(json_of(text))
     except (ValueError, TypeError) as error:
         raise damaged(storage.location(LAYOUT_FILE), f"It is no layout of state: {error}.") from error
 
 
-def _renamed(layout: dict[str, Any]) -> dict[str, Any]:
-    """The layout with ``engine`` under its present name: older checkpoints call it ``gear``."""
-    return {"engine" if key == "gear" else key: value for key, value in layout.items()}
+def _layout(stored: dict[str, Any]) -> StateLayout:
+    """The layout that a checkpoint stores. Older ones call ``engine`` ``gear``, and say of ``reuse`` at most what the
+    queries of a statement set have in common.
+    """
+    values = {"engine" if key == "gear" else key: value for key, value in stored.items()}
+    of_sets = values.pop("shares_reads", False), values.pop("shares_operators", False)
+    reuse = Reuse(**values.pop("reuse")) if "reuse" in values else Reuse(*of_sets, in_queries=False)
+    return StateLayout(**values, reuse=reuse)
 
 
 def store_layout(storage: Storage, layout: StateLayout) -> None:

@@ -27,9 +27,10 @@ from sqlstream.jobs.records.record import Description
 from sqlstream.latency import clock_interval_ms, is_low, is_real_time
 from sqlstream.planner.explain import to_json
 from sqlstream.planner.node import Node
-from sqlstream.planner.physical.steps import Engine
+from sqlstream.planner.physical.steps import REUSES_ALL, Engine, Reuse
+from sqlstream.plans import reuse_of
 from sqlstream.secrets import NO_SECRETS, Secrets
-from sqlstream.settings import MICRO_BATCH_DURATION, REUSE, REUSE_SOURCE, STATE_MEMORY, Settings
+from sqlstream.settings import MICRO_BATCH_DURATION, STATE_MEMORY, Settings
 from sqlstream.spark.java import default_state_memory, memory_limit
 from sqlstream.version import versions
 
@@ -93,8 +94,7 @@ class Execution:
 
     * ``checkpointing``: when the epochs of unbounded jobs begin. ``clock_interval_ms``: the time between two ticks of
       processing time, for plans that need ticks.
-    * ``engine``, ``key_groups``, ``chaining``, ``shares_reads``, ``shares_operators``: the layout of the state, as
-      ``open_checkpoint`` gets it.
+    * ``engine``, ``key_groups``, ``chaining``, ``reuse``: the layout of the state, as ``open_checkpoint`` gets it.
     * ``low_latency``: a new checkpoint for which ``key_groups`` says nothing has one for each task of a shuffle,
       because each costs a call of the kernel in every micro-batch. Windows fire in the micro-batch whose rows close
       them.
@@ -112,8 +112,7 @@ class Execution:
     engine: str = AUTO
     key_groups: int | None = None
     chaining: bool = True
-    shares_reads: bool = True
-    shares_operators: bool = True
+    reuse: Reuse = REUSES_ALL
     low_latency: bool = False
     restart: RestartStrategy = NO_RESTART
     end_of_input: EndOfInput = EndOfInput.FINAL
@@ -221,8 +220,7 @@ def execution_of(settings: Settings, poll_ms: Callable[[], int], *, named: bool)
         engine=Engine.REAL_TIME.value if is_real_time(settings) else settings["sqlstream.engine"],
         key_groups=settings["pipeline.max-parallelism"],
         chaining=settings["pipeline.operator-chaining.enabled"],
-        shares_reads=settings[REUSE_SOURCE],
-        shares_operators=settings[REUSE],
+        reuse=reuse_of(settings),
         low_latency=is_low(settings),
         restart=restart_strategy(settings),
         end_of_input=end_of_input_of(settings, named=named),

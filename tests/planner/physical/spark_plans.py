@@ -10,6 +10,7 @@ from typing import Any
 from sqlstream.planner.catalog import ONE_ROW
 from sqlstream.planner.node import Node
 from sqlstream.planner.physical import PhysicalPlan
+from sqlstream.planner.physical.shared_operators import branches
 from sqlstream.planner.physical.steps import Ask, Compute, Mark, NativeState, Operator, Read, Step, WatermarkSource
 from sqlstream.planner.properties import WaitsFor
 from sqlstream.udfs.spark import Watermark
@@ -38,7 +39,8 @@ def _things(plan: PhysicalPlan) -> Iterator[str]:
             case Mark(watermark_source=WatermarkSource.BY_ROWS | WatermarkSource.BY_BLOBS, node=mark):
                 yield from ("watermarks", f"control/{mark.table}")
             case Operator(link=None, ticks=ticks, lookup=lookup, ports=ports):
-                yield from ("kernels", *(["calls of Python"] * (len(ports) + 1)))
+                together = len(step.inputs) - len(branches(step))
+                yield from ("kernels", *(["calls of Python"] * (len(ports) - together + 1)))
                 yield from ["checkpoint/control-clock"] if ticks else []
                 yield from ["watermarks"] if ticks and ticking else []
                 yield from _asking((step.node,)) if lookup is not None else ()

@@ -11,7 +11,7 @@ from sqlstream.planner.expressions import sql
 from sqlstream.planner.nodes import StatementSet
 from sqlstream.planner.physical import PhysicalPlan, physical_plan
 from sqlstream.planner.physical.shared_operators import branches
-from sqlstream.planner.physical.steps import EngineSettings, Operator, Read, Reused
+from sqlstream.planner.physical.steps import REUSES_ALL, EngineSettings, Operator, Read, Reuse, Reused
 from sqlstream.planner.rules import optimize, stages
 from tests.planner.physical.test_column_queries import TABLES, Sources
 from tests.planner.physical.test_shared_reads import MORE
@@ -30,7 +30,7 @@ def of_set(*queries: str, shares: bool = True) -> PhysicalPlan:
     tables = ("o", "o2", "o3")
     inserts = (f"INSERT INTO {table} {query};" for table, query in zip(tables, queries, strict=False))
     text = f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END"
-    settings = EngineSettings(shares_operators=shares, sources=Sources(True))
+    settings = EngineSettings(reuse=Reuse(operators=shares), sources=Sources(True))
     return physical_plan(optimize(plan(text, TABLES + MORE + VIEWS), stages(together=shares)), settings)
 
 
@@ -47,7 +47,7 @@ def test_an_operator_that_queries_filter_and_project_runs_once_with_what_any_of_
     assert second.line.endswith("MAX(n) AS m): Reused(reference_id=[1])")
     assert [step.node.table.name for step in planned.root.walk() if isinstance(step, Read)] == ["t"]
     (group,) = branches(planned.root)
-    assert [[sql(e) for e in (*branch.values, *branch.conditions)] for branch in group] == [
+    assert [[sql(e) for e in (*branch.taken.values, *branch.taken.conditions)] for branch in group] == [
         ["c"],
         ["(m + 1)", "c > 3 OR m < 0"],
     ]
@@ -76,6 +76,51 @@ def test_only_equal_operators_with_nothing_but_filters_and_a_projection_above_ru
     assert set(operators(of_set(*queries, shares=False))) == {"None"}
 
 
+def of_query(query: str, reuse: Reuse = REUSES_ALL) -> PhysicalPlan:
+    settings = EngineSettings(reuse=reuse, sources=Sources(True))
+    together = reuse.operators and reuse.in_queries
+    return physical_plan(optimize(plan(query, TABLES + MORE + VIEWS), stages(together=together)), settings)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT a.c, b.m FROM windows AS a JOIN windows AS b ON a.i = b.i + 1", ["None", "1", "reused 1"]),
+        ("SELECT c FROM windows UNION ALL SELECT m FROM windows WHERE c > 1", ["1", "reused 1"]),
+        ("SELECT m FROM totals UNION ALL SELECT c FROM totals", ["None", "None"]),  # which changes without c
+        ("SELECT a.c FROM totals AS a JOIN totals AS b ON a.i = b.c", ["None", "1", "reused 1"]),
+        ("SELECT a.c FROM totals AS a LEFT JOIN windows AS b ON a.c = b.c", ["None", "None", "None"]),
+        (  # the first reads other columns, and with updates each has its own
+            "SELECT a.c FROM totals AS a JOIN totals AS b ON a.i = b.i JOIN totals AS d ON a.i = d.i",
+            ["None", "None", "1", "reused 1"],
+        ),
+        (  # one in another one
+            """SELECT c FROM (SELECT a.c FROM windows AS a JOIN windows AS b ON a.i = b.m) UNION ALL
+               SELECT c FROM windows UNION ALL SELECT m FROM windows""",
+            ["None", "2", "reused 2", "1", "reused 1"],
+        ),
+        ("SELECT c FROM windows UNION ALL SELECT c + RAND() FROM windows", ["None", "None"]),
+        (  # which filters below it
+            "SELECT c FROM windows UNION ALL SELECT c FROM windows WHERE i = 3",
+            ["None", "None"],
+        ),
+    ],
+)
+def test_an_operator_runs_once_for_several_inputs_of_one_step(query: str, expected: list[str]) -> None:
+    assert operators(of_query(query)) == expected
+    for reuse in (Reuse(operators=False), Reuse(in_queries=False)):
+        assert set(operators(of_query(query, reuse))) == {"None"}
+
+
+def test_each_side_of_a_join_takes_its_own_columns_and_rows() -> None:
+    planned = of_query("SELECT a.c, b.m FROM windows AS a JOIN windows AS b ON a.i = b.i WHERE b.c > 3")
+    (join,) = (step for step in planned.root.walk() if step.takes)
+    assert [[sql(e) for e in (*taken.values, *taken.conditions)] for taken in join.takes if taken is not None] == [
+        ["i", "c"],
+        ["i", "m", "c > 3"],
+    ]
+
+
 def test_a_shared_operator_keeps_the_rows_before_updates_that_one_query_reads() -> None:
     """A table that upserts by the key of the rows does not read them, one that takes all changes does."""
     text = """EXECUTE STATEMENT SET BEGIN INSERT INTO up SELECT i, c FROM totals;
@@ -90,5 +135,5 @@ def test_a_shared_operator_keeps_the_rows_before_updates_that_one_query_reads() 
     ):
         planned = physical_plan(replace(bound, inserts=inserts), EngineSettings(sources=Sources(True)))
         (group,) = branches(planned.root)
-        assert [branch.drops_before for branch in group] == expected
+        assert [branch.taken.drops_before for branch in group] == expected
         assert {branch.below.drops_before for branch in group} == {not any(expected)}

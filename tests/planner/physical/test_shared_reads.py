@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.planner.physical import PhysicalPlan, physical_plan
-from sqlstream.planner.physical.steps import EngineSettings, Read
+from sqlstream.planner.physical.steps import REUSES_ALL, Engine, EngineSettings, Read, Reuse, shared_sources
 from sqlstream.planner.rules import optimize
 from tests.planner.physical.test_column_queries import TABLES, Sources
 from tests.planner.plans import plan
@@ -23,7 +23,7 @@ SELF_JOIN = "SELECT a.n FROM t AS a JOIN t AS b ON a.i = b.i"
 def of_set(*queries: str, shares: bool = True) -> PhysicalPlan:
     inserts = (f"INSERT INTO {table} {query};" for table, query in zip(("o", "o2", "o3"), queries, strict=False))
     text = f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END"
-    settings = EngineSettings(shares_reads=shares, sources=Sources(True))
+    settings = EngineSettings(reuse=Reuse(reads=shares), sources=Sources(True))
     return physical_plan(optimize(plan(text, TABLES + MORE)), settings)
 
 
@@ -119,7 +119,35 @@ def test_operators_are_numbered_from_zero_where_the_set_is_planned_again() -> No
     assert [operator.number for operator in again.operators] == [0, 1]
 
 
-@pytest.mark.parametrize("query", [SELF_JOIN, "SELECT n FROM t"])
-def test_other_plans_have_a_source_for_each_scan(query: str) -> None:
-    planned = physical_plan(optimize(plan(query, TABLES)), EngineSettings(sources=Sources(True)))
-    assert all(read.by_tasks and read.shared is None for read in reads(planned))
+def of_query(query: str, reuse: Reuse = REUSES_ALL) -> PhysicalPlan:
+    return physical_plan(optimize(plan(query, TABLES + MORE)), EngineSettings(reuse=reuse, sources=Sources(True)))
+
+
+@pytest.mark.parametrize(
+    ("query", "tables"),
+    [
+        (SELF_JOIN, ["t"]),
+        ("SELECT COUNT(*) FROM t GROUP BY i UNION ALL SELECT COUNT(*) FROM p GROUP BY n", []),
+        ("SELECT n FROM t UNION ALL SELECT n + 1 FROM t", ["t"]),
+        ("SELECT MAX(n + 1) FROM p UNION ALL SELECT n FROM p", ["p"]),  # whatever Spark must read of it
+        ("SELECT n FROM flat UNION ALL SELECT n FROM flat /*+ OPTIONS('csv.null-literal' = 'x') */", []),
+    ],
+)
+def test_a_query_that_names_a_table_twice_has_one_source_of_it(query: str, tables: list[str]) -> None:
+    planned = of_query(query)
+    assert sorted(name for name, _ in planned.shared_sources) == tables
+    without = [Reuse(reads=False), Reuse(in_queries=False)]
+    assert not any(of_query(query, reuse).shared_sources for reuse in without)
+
+
+def test_both_sides_of_a_join_share_a_read() -> None:
+    first, second = reads(of_query(SELF_JOIN))
+    assert first.line.endswith("Spark lists the files, tasks read i, n once for all readers, reuse_id=[1]")
+    assert second.line.endswith("Reused(reference_id=[1])")
+    apart = reads(of_query(SELF_JOIN, Reuse(in_queries=False)))
+    assert all(read.by_tasks and read.shared is None for read in apart)
+
+
+def test_a_query_in_real_time_has_a_source_for_each_scan() -> None:
+    union = plan("SELECT COUNT(*) FROM t GROUP BY i UNION ALL SELECT COUNT(*) FROM t GROUP BY n", TABLES)
+    assert [bool(shared_sources(union, engine, REUSES_ALL)) for engine in Engine] == [True, True, False]

@@ -18,6 +18,7 @@ from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
+from sqlstream.planner.physical.steps import REUSES_ALL
 from sqlstream.planner.windows import Tumble
 from sqlstream.udfs.spark.batches import murmur3, numbers_of
 from tests.streams import item, table, timed
@@ -80,12 +81,8 @@ def test_control_rows_are_read_from_any_storage(spark, tmp_path, kind):
 @pytest.mark.spark
 def test_a_checkpoint_keeps_its_engine_and_key_groups(spark, tmp_path):
     path = str(tmp_path)
-    assert open_checkpoint(path, plan(), spark, "native", 7).layout == StateLayout(
-        "native", 7, shares_reads=True, shares_operators=True
-    )
-    assert open_checkpoint(path, plan(), spark).layout == StateLayout(
-        "native", 7, shares_reads=True, shares_operators=True
-    )
+    assert open_checkpoint(path, plan(), spark, "native", 7).layout == StateLayout("native", 7, reuse=REUSES_ALL)
+    assert open_checkpoint(path, plan(), spark).layout == StateLayout("native", 7, reuse=REUSES_ALL)
     with pytest.raises(ExecutionError, match=r'SS424: .* holds the state of the engine "native", not of "columnar"'):
         open_checkpoint(path, plan(), spark, "columnar")
     with pytest.raises(ExecutionError, match=r"SS425: .* has its state in 7 key groups, not in 8"):

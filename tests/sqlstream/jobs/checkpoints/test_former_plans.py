@@ -12,6 +12,7 @@ from sqlstream.grammar import parse_script
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
 from sqlstream.jobs.lifecycle.session_jobs import SessionJobs
 from sqlstream.planner.operators.join import RegularJoin, WindowJoin
+from sqlstream.planner.physical.steps import Reuse
 from sqlstream.plans import Root, former_plans, plan_of
 from sqlstream.settings import MULTI_JOIN, REUSE
 from sqlstream.statements.registry import define
@@ -63,6 +64,19 @@ def test_a_job_goes_on_with_the_plan_that_it_began_with(jobs, tmp_path, text, se
     assert jobs._as_stored(plan, former, str(tmp_path / "new"), workspace) == plan
 
 
+def test_a_job_from_before_sides_of_a_join_had_an_operator_in_common_goes_on_with_one_for_each(jobs, tmp_path):
+    nowhere: Any = None
+    view = f"CREATE VIEW v AS {COUNTS[1:-1].replace('COUNT(*) AS n', 'COUNT(*) AS n, COUNT(k) AS m')};"
+    text = f"{view} INSERT INTO most SELECT a.k, b.m FROM v AS a JOIN v AS b ON a.n = b.m"
+    statement, plan, workspace = planned(text, REUSE, "true")
+    first = plan_of(statement, workspace, apart=True)
+    assert plan != first
+    open_checkpoint(str(tmp_path), first, nowhere, reuse=Reuse(in_queries=False))
+    with pytest.raises(ExecutionError, match="SS421"):
+        open_checkpoint(str(tmp_path), plan, nowhere)
+    assert jobs._as_stored(plan, former_plans(statement, plan, workspace), str(tmp_path), workspace) == first
+
+
 def test_a_job_from_before_queries_had_operators_in_common_goes_on_with_one_for_each(jobs, tmp_path):
     nowhere: Any = None
     of_view = (f"INSERT INTO most SELECT k, {column} FROM v;" for column in ("n", "m"))
@@ -71,7 +85,7 @@ def test_a_job_from_before_queries_had_operators_in_common_goes_on_with_one_for_
     statement, plan, workspace = planned(text, REUSE, "true")
     first = plan_of(statement, workspace, apart=True)
     assert plan != first
-    open_checkpoint(str(tmp_path), first, nowhere, shares_operators=False)
+    open_checkpoint(str(tmp_path), first, nowhere, reuse=Reuse(operators=False))
     with pytest.raises(ExecutionError, match="SS421"):
         open_checkpoint(str(tmp_path), plan, nowhere)
     former = former_plans(statement, plan, workspace)

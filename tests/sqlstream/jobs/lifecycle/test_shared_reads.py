@@ -41,9 +41,9 @@ SET = f"""{MINUTES}
     {CHOSEN}"""
 OF_VIEW = """INSERT INTO minutes SELECT k, n FROM counted;
     INSERT INTO chosen SELECT UPPER(k), newest FROM counted WHERE n > 1;"""
-JOIN = f"""INSERT INTO pairs SELECT l.k, l.ts, r.ts FROM events AS l JOIN events AS r ON l.k = r.k
-        AND l.ts BETWEEN r.ts - INTERVAL '10' SECOND AND r.ts - INTERVAL '0.001' SECOND;
-    {CHOSEN}"""
+ALONE = """INSERT INTO pairs SELECT l.k, l.ts, r.ts FROM events AS l JOIN events AS r ON l.k = r.k
+        AND l.ts BETWEEN r.ts - INTERVAL '10' SECOND AND r.ts - INTERVAL '0.001' SECOND;"""
+JOIN = f"{ALONE} {CHOSEN}"
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def started(
             'format' = '{form}', 'path' = '{folder}/in'{options});
         {TABLES.format(folder)}
         {VIEW}
-        EXECUTE STATEMENT SET BEGIN {inserts} END""")
+        {inserts if inserts == ALONE else f"EXECUTE STATEMENT SET BEGIN {inserts} END"}""")
         assert isinstance(job, Job)
         yield job
 
@@ -90,14 +90,16 @@ def rows(folder: Path, table: str) -> list[str]:
 
 A, B = (f'"2024-01-01 00:00:0{second}.000000"' for second in (2, 3))
 FIRST = '{"k":"a","a":"2024-01-01 00:00:00.000000","b":"2024-01-01 00:00:01.000000"}'
+SECOND = f'{{"k":"b","a":{A},"b":{B}}}'
 RESULTS = {
     SET: {
         "minutes": ['{"k":"a","n":2}', '{"k":"b","n":2}', '{"k":"c","n":1}', '{"k":"c","n":1}'],
         "hours": ['{"k":"b","n":2}', '{"k":"c","n":2}'],
         "chosen": [f'{{"k":"b","ts":{A}}}', f'{{"k":"b","ts":{B}}}'],
     },
+    ALONE: {"pairs": [FIRST, SECOND]},
     JOIN: {
-        "pairs": [FIRST, f'{{"k":"b","a":{A},"b":{B}}}'],
+        "pairs": [FIRST, SECOND],
         "chosen": [f'{{"k":"b","ts":{A}}}', f'{{"k":"b","ts":{B}}}'],
     },
 }
@@ -117,6 +119,17 @@ def in_three_parts(folder: Path, part: Callable[[int], int]) -> list[int]:
     return reused
 
 
+def say_in_layout(folder: Path, not_reused: str, **of_sets: bool) -> None:
+    """Writes what earlier versions stored of the choice, in place of what this one does, in which ``not_reused`` is
+    False.
+    """
+    (layout,) = folder.rglob("layout.json")
+    stored = json.loads(layout.read_text())
+    if not_reused:
+        assert stored.pop("reuse")[not_reused] is False
+    layout.write_text(json.dumps({**stored, **of_sets}))
+
+
 def results(folder: Path, text: str) -> dict[str, list[str]]:
     return {table: rows(folder, table) for table in RESULTS[text]}
 
@@ -128,13 +141,16 @@ def results(folder: Path, text: str) -> dict[str, list[str]]:
         pytest.param(SET, "false", "true", marks=LONG),
         pytest.param(JOIN, "true", "true", marks=LONG),
         (JOIN, "false", "true"),
+        (ALONE, "true", "false"),
+        pytest.param(ALONE, "false", "true", marks=LONG),
     ],
 )
 def test_a_table_is_read_once_and_jobs_go_on_as_they_began(
     spark: Any, tmp_path: Path, text: str, first: str, then: str
 ) -> None:
     reused = in_three_parts(tmp_path, lambda part: run(spark, tmp_path, text, then if part else first))
-    assert reused == [2 if first == "true" else 0] * 3
+    once = 1 if text == ALONE else 2
+    assert reused == [once if first == "true" else 0] * 3
     assert results(tmp_path, text) == RESULTS[text]
 
 
@@ -159,28 +175,25 @@ def test_a_job_whose_checkpoint_does_not_say_that_operators_are_shared_goes_on_w
     def part(number: int) -> int:
         with started(spark, tmp_path, OF_VIEW, operators="true" if number else "false") as job:
             job.wait()
-        (layout,) = tmp_path.rglob("layout.json")
-        stored = json.loads(layout.read_text())
-        assert stored.pop("shares_operators", None) is (None if number else False)
-        layout.write_text(json.dumps(stored))
+        say_in_layout(tmp_path, "" if number else "operators", shares_reads=True)
         return 0
 
     in_three_parts(tmp_path, part)
     assert rows(tmp_path, "minutes") == RESULTS[SET]["minutes"]
 
 
-@LONG
-def test_jobs_of_versions_that_did_not_share_go_on_without_it(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [pytest.param(SET, marks=LONG), ALONE])
+def test_jobs_of_versions_that_did_not_share_go_on_without_it(spark: Any, tmp_path: Path, text: str) -> None:
+    """The layout of such a version of a query alone says that statement sets do."""
+
     def part(number: int) -> int:
-        reused = run(spark, tmp_path, SET, "true" if number else "false")
-        (layout,) = tmp_path.rglob("layout.json")
-        stored = json.loads(layout.read_text())
-        assert stored.pop("shares_reads", None) is (None if number else False)
-        layout.write_text(json.dumps(stored))
+        reused = run(spark, tmp_path, text, "true" if number else "false")
+        in_sets = {"shares_reads": True, "shares_operators": True} if text == ALONE else {}
+        say_in_layout(tmp_path, "" if number else "reads", **in_sets)
         return reused
 
     assert in_three_parts(tmp_path, part) == [0, 0, 0]
-    assert results(tmp_path, SET) == RESULTS[SET]
+    assert results(tmp_path, text) == RESULTS[text]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Random queries of one view give in a statement set what they give with operators of their own."""
+"""Random queries of one view, in a statement set, UNION ALL or join, give what they give with an operator each."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -51,9 +51,24 @@ def query(choose: random.Random) -> str:
     return f"SELECT {values} FROM v {choose.choice(CONDITIONS)}"
 
 
+def union(choose: random.Random) -> str:
+    return " UNION ALL ".join(query(choose) for _ in range(choose.randint(2, 3)))
+
+
+def join(choose: random.Random) -> str:
+    values = ", ".join(f"CAST({choose.choice('ab')}.{choose.choice('kwnm')} AS STRING) AS v{i}" for i in range(2))
+    left, right = (f"(SELECT * FROM v {choose.choice(CONDITIONS)})" for _ in range(2))
+    kind, condition = choose.choice(("", "LEFT ", "FULL ")), choose.choice(("", " AND a.w = b.w", " AND a.n < b.n"))
+    more = choose.choice(("", "", " JOIN v AS c ON a.k = c.k")) if not kind else ""
+    return (
+        f"SELECT {values} FROM {left} AS a {kind}JOIN {right} AS b ON a.k = b.{choose.choice('kkn')}{condition}{more}"
+    )
+
+
 def script_of(view: str, queries: Sequence[str]) -> str:
     inserts = " ".join(f"INSERT INTO {table} {query};" for table, query in zip(SINKS, queries, strict=False))
-    return f"{TABLES} CREATE VIEW v AS {view}; EXECUTE STATEMENT SET BEGIN {inserts} END"
+    job = f"EXECUTE STATEMENT SET BEGIN {inserts} END" if len(queries) > 1 else inserts
+    return f"{TABLES} CREATE VIEW v AS {view}; {job}"
 
 
 def results(session: SessionUnderTest, view: str, queries: Sequence[str], rows: random.Random) -> list[list[str]]:
@@ -76,13 +91,24 @@ def shares(session: SessionUnderTest, view: str, queries: Sequence[str]) -> bool
     return any(isinstance(step, Reused) for step in steps)
 
 
+def in_set(choose: random.Random) -> list[str]:
+    return [query(choose) for _ in range(choose.randint(2, 4))]
+
+
+def alone(choose: random.Random) -> list[str]:
+    return [choose.choice((union, join))(choose)]
+
+
 @pytest.mark.parametrize("view", VIEWS)
-def test_queries_of_a_view_give_in_a_set_what_they_give_apart(view: str) -> None:
+@pytest.mark.parametrize("queries_of", [in_set, alone])
+def test_what_several_read_of_a_view_is_what_each_would_read_apart(
+    view: str, queries_of: Callable[[random.Random], list[str]]
+) -> None:
     choose = random.Random(view)
     with LocalSession() as session:
         compared = 0
         while compared < 3:
-            queries = [query(choose) for _ in range(choose.randint(2, 4))]
+            queries = queries_of(choose)
             session.workspace.settings.set(REUSE, "true")
             if not shares(session, view, queries):
                 continue

@@ -4,11 +4,11 @@ an operator with state that they have in common.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream.planner.bad_rows import OnError
 from sqlstream.planner.expressions import conjuncts, is_repeatable, substituted
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.node import Node
@@ -31,16 +31,13 @@ def tail_of(top: Node) -> Tail | None:
     """What is between an operator with state and the input ``top`` of a node; None where that is more than filters and
     a projection, or they call functions of users or such as RAND(), whose calls must stay as many as they are.
     """
+    operator = _operator_of(top)
+    if operator is None:
+        return None
     top = top.input if isinstance(top, Insert) else top
-    path, below = list[Filter | Project](), top
-    while isinstance(below, Filter | Project):
-        path.append(below)
-        below = below.input
-    if not below.keeps_state or sum(isinstance(node, Project) for node in path) > 1:
-        return None  # a second projection is where expressions would be computed more than once without it
-    fields: dict[str, exp.Expression] = {field.name: field_of(field.name) for field in below.schema}
+    fields: dict[str, exp.Expression] = {field.name: field_of(field.name) for field in operator.schema}
     conditions = list[exp.Expression]()
-    for node in reversed(path):
+    for node in reversed([*_between(top)]):
         if isinstance(node, Filter):
             conditions += (substituted(condition, fields) for condition in conjuncts(node.condition))
         else:
@@ -48,7 +45,7 @@ def tail_of(top: Node) -> Tail | None:
     values = tuple(fields[field.name] for field in top.schema)
     if not all(map(is_repeatable, (*conditions, *values))):
         return None
-    return Tail(below, values, tuple(conditions))
+    return Tail(operator, values, tuple(conditions))
 
 
 def readers(node: Node) -> list[dict[int, Tail]]:
@@ -56,12 +53,40 @@ def readers(node: Node) -> list[dict[int, Tail]]:
     consequence: for each operator that several inputs read, those by the places of the inputs. Empty for a node that
     cannot take several inputs from one operator.
     """
-    groups: dict[tuple[Node, OnError | None], dict[int, Tail]] = {}
-    for place, top in enumerate(node.inputs if node.takes_branches else ()):
-        if (tail := tail_of(top)) is not None:
+    if not node.takes_branches:
+        return []
+    # Whole plans are compared only where they look alike: in a chain of joins, each would be at every join above it.
+    alike: dict[object, list[int]] = {}
+    for place, top in enumerate(node.inputs):
+        if (operator := _operator_of(top)) is not None:
             functions = top.functions if isinstance(top, Insert) else None
-            groups.setdefault((tail.operator, functions), {})[place] = tail
+            alike.setdefault((type(operator), operator.field_names, functions), []).append(place)
+    return [group for places in alike.values() if len(places) > 1 for group in _of_equal_operators(node, places)]
+
+
+def _of_equal_operators(node: Node, places: Sequence[int]) -> list[dict[int, Tail]]:
+    """The tails of the inputs at these ``places``, as ``readers`` returns them."""
+    groups: dict[Node, dict[int, Tail]] = {}
+    for place in places:
+        if (tail := tail_of(node.inputs[place])) is not None:
+            groups.setdefault(tail.operator, {})[place] = tail
     return [group for group in groups.values() if len(group) > 1]
+
+
+def _operator_of(top: Node) -> Node | None:
+    """The operator with state below filters and at most one projection. A second one is where expressions would be
+    computed more than once without it.
+    """
+    top = top.input if isinstance(top, Insert) else top
+    path = [*_between(top)]
+    below = path[-1].input if path else top
+    return below if below.keeps_state and sum(isinstance(node, Project) for node in path) <= 1 else None
+
+
+def _between(top: Node) -> Iterator[Filter | Project]:
+    while isinstance(top, Filter | Project):
+        yield top
+        top = top.input
 
 
 def over(top: Node, operator: Node) -> Node:

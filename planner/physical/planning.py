@@ -63,7 +63,29 @@ def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
     clocks = clocks_of(plan, marks) if engine is Engine.COLUMNAR else PlanClocks()
     shared = shared_sources(plan, engine, engine_settings.reuse)
     whole = _Whole(plan, engine_settings, engine, clocks, marks, observes_watermarks(plan), shared)
-    return PhysicalPlan(plan, _steps(whole), engine, clocks, marks, shared)
+    root = _steps(whole)
+    if engine_settings.at_once and not clocks.rows_wait and _has_one_watermark(root):
+        root = _firing_at_once(root)
+    return PhysicalPlan(plan, root, engine, clocks, marks, shared)
+
+
+def _has_one_watermark(root: Step) -> bool:
+    """True where the watermark that Spark will have in the next micro-batch follows from the times of one exchange."""
+    steps = [*root.walk()]
+    others = WatermarkSource.BY_ROWS, WatermarkSource.BY_TICKS
+    elsewhere = any(isinstance(step, Mark) and step.watermark_source in others for step in steps)
+    ports = [port for step in steps if isinstance(step, Operator) for port in step.ports if port.watermark is not None]
+    return len(ports) == 1 and not elsewhere
+
+
+def _firing_at_once(step: Step) -> Step:
+    """The step, in which the exchange of a watermark tells it to its operator, too, in the same micro-batch."""
+    below = replace(step, inputs=tuple(map(_firing_at_once, step.inputs)))
+    if not isinstance(below, Operator):
+        return below
+    watermarks = (None if port.watermark is None else replace(port.watermark, at_once=True) for port in below.ports)
+    ports = zip(below.ports, watermarks, strict=True)
+    return replace(below, ports=tuple(replace(port, watermark=watermark) for port, watermark in ports))
 
 
 def _steps(whole: _Whole) -> Step:
@@ -143,13 +165,6 @@ class _Whole:
         In a statement set other queries read them, too, whose watermark is the same where they read the same table.
         """
         return not isinstance(self.plan, StatementSet) or all(other.table == mark.table for other in self.marks)
-
-    @property
-    def fires_at_once(self) -> bool:
-        """True where an exchange can tell its operator the watermark that Spark will have in the next micro-batch: it
-        follows from the times of one exchange, and no stored row holds it.
-        """
-        return self.engine_settings.at_once and len(self.marks) == 1 and not self.clocks.rows_wait
 
     def metric(self) -> int | None:
         """The number of the next watermark that is observed; None where none is."""
@@ -280,7 +295,7 @@ class Above:
         time = node.watermark_field(port)
         if source is None or time is None or (files is None and not _reaches(node.inputs[port], time, source)):
             return Port(None, files)
-        return Port(BlobWatermark(source, time, self.whole.metric(), self.whole.fires_at_once), files)
+        return Port(BlobWatermark(source, time, self.whole.metric()), files)
 
     def _marked(self, node: Node, port: int) -> AssignTime | None:
         """The time attribute whose watermark the exchange of an input can report, if it sees all rows; else None."""

@@ -21,6 +21,7 @@ TENS = """(SELECT k, COUNT(*) AS n, window_time AS at FROM TUMBLE(TABLE events, 
 IN_ONE_CALL = f"SELECT k, SUM(n) AS n FROM {TENS} GROUP BY k, TUMBLE(at, INTERVAL '1' MINUTE)"
 SESSIONS = """SELECT k, COUNT(*) AS n FROM SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '10' SECOND)
     GROUP BY k, window_start, window_end"""
+SHARED = f"{TUMBLE} HAVING COUNT(*) > 99 UNION ALL {TUMBLE}"
 
 
 class Running:
@@ -59,7 +60,9 @@ class Running:
         return sorted(map(tuple, rows))
 
 
-@pytest.mark.parametrize("query", [TUMBLE, IN_ONE_CALL, SESSIONS], ids=["TUMBLE", "chained", "SESSION"])
+@pytest.mark.parametrize(
+    "query", [TUMBLE, IN_ONE_CALL, SESSIONS, SHARED], ids=["TUMBLE", "chained", "SESSION", "shared"]
+)
 def test_windows_fire_with_the_rows_that_close_them(spark: Any, tmp_path: Path, query: str) -> None:
     job = Running(spark, tmp_path, query)
     put(tmp_path, 1, ("a", "00:00:00"), ("b", "00:00:30"), ("a", "00:01:05"))
@@ -84,11 +87,10 @@ def test_the_plan_says_whether_windows_fire_at_once() -> None:
         plans = {}
         for latency in ("normal", "low"):
             session.sql(f"SET 'execution.latency' = '{latency}'")
-            one, two = (
-                _text(session.sql(f"EXPLAIN PHYSICAL {query}")) for query in (TUMBLE, f"{TUMBLE} UNION ALL {TUMBLE}")
-            )
-            plans[latency] = told in one, told in two
-    assert plans == {"normal": (False, False), "low": (True, False)}
+            of_two = f"{TUMBLE} UNION ALL {TUMBLE.replace('MINUTE', 'HOUR')}"
+            texts = (_text(session.sql(f"EXPLAIN PHYSICAL {query}")) for query in (TUMBLE, SHARED, of_two))
+            plans[latency] = [told in text for text in texts]
+    assert plans == {"normal": [False, False, False], "low": [True, True, False]}
 
 
 def _text(result: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from typing import Any
@@ -174,6 +174,7 @@ class Difference:
 
 
 _BETWEEN = ", but no filter between windows on the same keys, which run in one call without it"
+_SHARED = ", but no filter that makes a part of the query run once for several readers, or no longer once"
 
 
 def difference(stored: tuple[FingerprintPart, ...], current: tuple[FingerprintPart, ...]) -> Difference | None:
@@ -184,7 +185,8 @@ def difference(stored: tuple[FingerprintPart, ...], current: tuple[FingerprintPa
         if tag != "equal" and len(gone) == len(new) and gone[0].kind == new[0].kind and gone[0].kind != "source":
             return change_of(gone[0], new[0])
         if tag != "equal":
-            return _other_parts(gone, new)
+            kept = {_alike(part) for parts in (stored[:left], stored[left_end:]) for part in parts}
+            return dataclasses.replace(_other_parts(gone, new), exception=_exception(gone, new, kept))
     pairs = zip(stored, current, strict=True)
     return next((different for before, now in pairs if (different := change_of(before, now)) is not None), None)
 
@@ -201,6 +203,17 @@ def _other_parts(gone: tuple[FingerprintPart, ...], new: tuple[FingerprintPart, 
     if not gone:
         return Difference(new[0].name, f"nothing of {described(new[0])}, which the query has")
     return Difference(gone[0].name, f"{described(gone[0])}, where the query has {described(new[0])}")
+
+
+def _exception(gone: Iterable[FingerprintPart], new: Iterable[FingerprintPart], kept: Container[object]) -> str:
+    """What filters may not do, where the one plan has an operator once more than the other, which ``kept`` it."""
+    operators = (part for part in (*gone, *new) if part.kind not in ("source", "watermark"))
+    return _SHARED if any(_alike(part) in kept for part in operators) else ""
+
+
+def _alike(part: FingerprintPart) -> object:
+    """Equal for parts that do the same, wherever they stand."""
+    return part.kind, part.name, part.facts
 
 
 def described(entry: FingerprintPart) -> str:

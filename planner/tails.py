@@ -16,15 +16,23 @@ from sqlstream.planner.nodes import Filter, Insert, Project
 
 
 @dataclass(frozen=True)
-class Tail:
-    """What filters and projects the rows of ``operator``: the ``values`` of the fields of an input of a node, or of the
-    columns of an insert's table, for rows that fulfil all ``conditions``, as expressions over the fields of the
-    operator.
+class Taken:
+    """What an input takes of the rows of an operator: the ``values`` of its fields (of an insert: of the columns of its
+    table), for rows that fulfil all ``conditions``, as expressions over the fields of the operator. ``drops_before``:
+    no -U rows.
     """
 
-    operator: Node
     values: tuple[exp.Expression, ...]
-    conditions: tuple[exp.Expression, ...]
+    conditions: tuple[exp.Expression, ...] = ()
+    drops_before: bool = False
+
+
+@dataclass(frozen=True)
+class Tail:
+    """An input of a node that filters and projects the rows of ``operator``."""
+
+    operator: Node
+    taken: Taken
 
 
 def tail_of(top: Node) -> Tail | None:
@@ -45,7 +53,7 @@ def tail_of(top: Node) -> Tail | None:
     values = tuple(fields[field.name] for field in top.schema)
     if not all(map(is_repeatable, (*conditions, *values))):
         return None
-    return Tail(operator, values, tuple(conditions))
+    return Tail(operator, Taken(values, tuple(conditions)))
 
 
 def readers(node: Node) -> list[dict[int, Tail]]:

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.planner.lowering.context import Context
-from sqlstream.planner.lowering.hidden_columns import aligned, column, hidden_names, is_not_before, passes_by
+from sqlstream.planner.lowering.hidden_columns import aligned, hidden_names, is_not_before, passes_by
 from sqlstream.planner.lowering.stateless import all_hold
 from sqlstream.planner.nodes import Union
 from sqlstream.planner.physical.shared_operators import Branch, branches
@@ -31,9 +31,9 @@ def each_taken(rows: DataFrame, inputs: Sequence[Branch], context: Context) -> D
     return rows.select("*", F.explode(F.array_compact(F.array(*takers))).alias(BRANCH))
 
 
-def is_for(number: int) -> Column:
-    """The condition that a row is for this one of the inputs."""
-    return column(BRANCH) == F.lit(number)
+def is_for(number: int, branch: str = BRANCH) -> Column:
+    """The condition that a row is for this one of the inputs. ``branch``: where its column BRANCH is."""
+    return F.col(branch) == F.lit(number)
 
 
 def _taker(number: int, branch: Branch, rows: DataFrame, passing: Column | None, context: Context) -> Column:

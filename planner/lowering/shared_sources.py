@@ -78,7 +78,7 @@ class SharedSources:
         return rows.select(*map(column, (*scan.columns, *extra)))
 
     def places(self, scan: Scan, *, in_order: bool = False) -> DataFrame:
-        """Asked once for a table: several readers share what they read (``SharedRead``)."""
+        """Asked once for a table with one reader; several share what they read (``SharedRead``)."""
         return self._runtime.places(scan, in_order=in_order)
 
     def record_format(self, scan: Scan) -> SplitFormat | None:

@@ -66,7 +66,7 @@ def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
     root = _steps(whole)
     if engine_settings.at_once and not clocks.rows_wait and _has_one_watermark(root):
         root = _firing_at_once(root)
-    return PhysicalPlan(plan, root, engine, clocks, marks, shared)
+    return PhysicalPlan(plan, root, engine, clocks, marks, engine_settings.reuse, shared)
 
 
 def _has_one_watermark(root: Step) -> bool:

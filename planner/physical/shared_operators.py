@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import count, repeat
+from itertools import count
 from typing import TypeVar
 
 from sqlstream.planner.fields import field_of
 from sqlstream.planner.nodes import Insert
-from sqlstream.planner.physical.steps import Compute, Operator, Reused, Step, Taken, Write
-from sqlstream.planner.tails import readers
+from sqlstream.planner.physical.steps import Compute, Operator, Reused, Step, Write
+from sqlstream.planner.tails import Taken, readers
 
 S = TypeVar("S", bound=Step)
 
@@ -28,6 +28,8 @@ def with_shared_operators(root: Step, *, in_queries: bool) -> Step:
 
 
 def _shared_everywhere(step: Step, numbers: Iterator[int]) -> Step:
+    if isinstance(step, Reused):
+        return step
     shared = _shared(step, numbers)
     return replace(shared, inputs=tuple(_shared_everywhere(below, numbers) for below in shared.inputs))
 
@@ -42,7 +44,7 @@ def _shared(step: S, numbers: Iterator[int]) -> S:
         for place, tail in group.items():
             *between, own = _path(inputs[place])
             drops = any(each.drops_before for each in between) or (own.drops_before and not below.drops_before)
-            taken[place] = Taken(tail.values, tail.conditions, drops)
+            taken[place] = replace(tail.taken, drops_before=drops)
             inputs[place] = _over(inputs[place], below)
             below = Reused(below.node, drops_before=below.drops_before, reuse=number)
     return replace(step, inputs=tuple(inputs), takes=tuple(taken)) if groups else step
@@ -62,7 +64,8 @@ def branches(step: Step) -> list[list[Branch]]:
     its own step, whose rows have the columns of the input.
     """
     groups: dict[int, list[Branch]] = {}
-    for place, (above, taken) in enumerate(zip(step.inputs, step.takes or repeat(None), strict=False)):
+    takes = step.takes or (None,) * len(step.inputs)
+    for place, (above, taken) in enumerate(zip(step.inputs, takes, strict=True)):
         if taken is None:
             groups[-1 - place] = [Branch(place, above, Taken(tuple(map(field_of, _columns(above)))))]
             continue
@@ -95,6 +98,7 @@ def _path(step: Step) -> list[Step]:
 
 def _for_both(step: S, other: Step) -> S:
     """The first of two equal steps, which drops only rows before updates that neither of them reads."""
+    assert step.node == other.node, (step, other)
     inputs = tuple(_for_both(below, of_other) for below, of_other in zip(step.inputs, other.inputs, strict=True))
     return replace(step, inputs=inputs, drops_before=step.drops_before and other.drops_before)
 

@@ -1,5 +1,5 @@
-"""Tables that several steps of a statement set read in tasks: each is read and decoded once, and all its readers take
-the same columns."""
+"""Tables that several steps of a plan read in tasks: each is read and decoded once, and all its readers take the same
+columns."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def taken(scan: Scan) -> Selection | None:
 
 
 def sources_of_spark(root: Step) -> frozenset[Source]:
-    """The sources of a statement set that tasks read and Spark must: where it reads a scan of them that tasks cannot
+    """The sources that tasks read and Spark must: where it reads a scan of them that tasks cannot
     read for it, and where the only reader are the tasks of a root, whose rows go through Spark anyway.
     """
     reads = [step for step in root.walk() if isinstance(step, Read)]

@@ -12,8 +12,8 @@ Source = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def source_of(scan: Scan) -> Source:
-    """What a scan of a statement set reads: all scans of the same are one source. An OPTIONS hint, or the time of FOR
-    SYSTEM_TIME, makes a table another one.
+    """What a scan reads: scans of the same may have one source (``shared_sources``). An OPTIONS hint, or the time of
+    FOR SYSTEM_TIME, makes a table another one.
     """
     return scan.table.name, scan.table.options
 

@@ -18,6 +18,7 @@ from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project,
 from sqlstream.planner.physical.column_queries import Selection, selection
 from sqlstream.planner.physical.sources import PlannedSources, Source, ThroughSpark, source_of
 from sqlstream.planner.properties import WaitsFor
+from sqlstream.planner.tails import Taken
 from sqlstream.udfs.spark import Watermark
 
 # --- clocks ----------------------------------------------------------------------------------------------------
@@ -167,16 +168,16 @@ def engine_of(plan: Node, setting: str) -> Engine:
 _FORMATS = frozenset({"csv", "json", "parquet", "text"})
 """Formats of files that exchanges read."""
 
-TOPICS = "kafka"
-"""The connector whose messages exchanges read, in any format."""
+_FILES, TOPICS = "filesystem", "kafka"
+"""The connectors whose files, and whose messages in any format, exchanges read."""
 
 _KEYS = frozenset({"INT", "BIGINT", "STRING"})
 """Types of keys that exchanges hash themselves (``udfs.keys.can_hash``)."""
 
 
 def shared_sources(plan: Node, engine: Engine, reuse: Reuse) -> frozenset[Source]:
-    """The sources that all scans of their table have in common: all of a statement set; in a query those of which tasks
-    may read the files or messages once for several scans. It does not depend on filters, which a job may change, as a
+    """The sources that all scans of their table have in common: all of a statement set; in a query files and messages,
+    which tasks may read once for several scans. It does not depend on filters, which a job may change, as a
     checkpoint knows how far each source is.
     """
     scans = [node for node in plan.walk() if isinstance(node, Scan)]
@@ -184,7 +185,7 @@ def shared_sources(plan: Node, engine: Engine, reuse: Reuse) -> frozenset[Source
         return frozenset(map(source_of, scans))
     if not (reuse.reads and reuse.in_queries) or engine is Engine.REAL_TIME:
         return frozenset()
-    may_share = Counter(source_of(s) for s in scans if s.table.connector == TOPICS or format_of(s) in _FORMATS)
+    may_share = Counter(source_of(scan) for scan in scans if scan.table.connector in (_FILES, TOPICS))
     return frozenset(source for source, count in may_share.items() if count > 1)
 
 
@@ -250,18 +251,6 @@ def _down(below: Node) -> Iterator[Node]:
 
 
 # --- steps -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What an input of a step takes of the rows of an operator that other inputs read, too: the ``values`` of its
-    fields (of an insert: of the columns of its table), for rows that fulfil all ``conditions``, as expressions over the
-    fields of the operator. ``drops_before``: no -U rows.
-    """
-
-    values: tuple[exp.Expression, ...]
-    conditions: tuple[exp.Expression, ...] = ()
-    drops_before: bool = False
 
 
 @dataclass(frozen=True)
@@ -581,8 +570,9 @@ class Write(Step):
 @dataclass(frozen=True)
 class PhysicalPlan:
     """A plan of physical steps. ``logical``: the optimized logical plan from which it was made. ``marks``: the nodes of
-    time attributes with a watermark, from the root. ``shared_sources``: those of which all scans get the same rows in a
-    micro-batch. A scan of another table has a source of its own, which may be at other rows than another scan's.
+    time attributes with a watermark, from the root. ``reuse``: what it was made with. ``shared_sources``: those of
+    which all scans get the same rows in a micro-batch. A scan of another table has a source of its own, which may be at
+    other rows than another scan's.
     """
 
     logical: Node
@@ -590,6 +580,7 @@ class PhysicalPlan:
     engine: Engine
     clocks: PlanClocks
     marks: tuple[AssignTime, ...] = field(default=())
+    reuse: Reuse = REUSES_ALL
     shared_sources: frozenset[Source] = frozenset()
 
     @property

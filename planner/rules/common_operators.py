@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sqlstream.planner.catalog import APPEND_ONLY
+from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node
 from sqlstream.planner.tails import over, readers, tail_of
 
@@ -17,7 +18,11 @@ def prune_columns_together(plan: Node) -> Node:
     One with updates does not: with columns of another reader it would have changes that do not concern this one, and
     perhaps rows by another key.
     """
-    pruned = plan.pruned(plan.field_names)
+    return _pruned_together(plan, plan.field_names)
+
+
+def _pruned_together(plan: Node, required: FieldNames) -> Node:
+    pruned = plan.pruned(required)
     before, after = [*_taking_branches(plan)], [*_taking_branches(pruned)]
     if [type(node) for node in before] != [type(node) for node in after]:
         return pruned
@@ -36,7 +41,7 @@ def _together(node: Node, before: Iterator[Node]) -> Node:
         operator = next(iter(group.values())).operator
         own = {place: tail.operator.field_names for place in group if (tail := tail_of(inputs[place])) is not None}
         if operator.changelog_mode == APPEND_ONLY and len(set(own.values())) > 1:
-            common = operator.pruned(frozenset().union(*own.values()))
+            common = _pruned_together(operator, frozenset().union(*own.values()))
             for place in own:
                 inputs[place] = over(inputs[place], common)
     return node.with_inputs(tuple(inputs))

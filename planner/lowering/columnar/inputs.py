@@ -138,8 +138,14 @@ class Inputs:
         if isinstance(windows.window, AlignedWindow) and EMITTED_AHEAD in self.below.columns:
             self.add_text(f"unix_micros({quoted(time)})", FIRED)
 
-    def columns(self) -> list[Column]:
-        return [F.expr(text).alias(name) for name, text in self.texts.items()]
+    def columns(self, is_own: Column | None = None) -> list[Column]:
+        """The columns, ``of_own`` rows."""
+        return [of_own(F.expr(text), is_own).alias(name) for name, text in self.texts.items()]
+
+
+def of_own(value: Column, is_own: Column | None) -> Column:
+    """The value for rows that fulfil the condition, or for all without one; it is not computed for others."""
+    return value if is_own is None else F.when(is_own, value)
 
 
 def inputs_of(step: Operator, rows: DataFrame, context: Context) -> Inputs:
@@ -380,8 +386,8 @@ def from_file(column: TableColumn, table: str, *, micros: bool = False, event_ti
 
 # --- files that are read once for several steps -----------------------------------------------------------------
 # Their rows go through a shuffle as packed bytes, below which the plans of all readers are equal, so that Spark runs it
-# once in a micro-batch (ReusedExchange). Operators with state could not be shared like that, because Spark runs each
-# branch of a plan on its own.
+# once in a micro-batch (ReusedExchange). Operators with state are not shared like that, because Spark runs each
+# branch of a plan on its own (see ``lowering.branches``).
 
 
 def places_of(read: Read, context: Context, *, in_order: bool = False, clock: bool = False) -> Places:

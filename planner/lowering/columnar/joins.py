@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, StructType, VariantType
 from sqlglot import exp
@@ -23,6 +23,7 @@ from sqlstream.planner.lowering.columnar.inputs import (
     files_of,
     hashed_by_exchange,
     key,
+    of_own,
     passed_on,
     with_key_hash,
 )
@@ -137,7 +138,7 @@ def _inputs_together(
         values = zip(node.inputs[branch.place].schema, branch.taken.values, strict=True)
         fields = (F.when(is_for(number), context.column(value)).alias(field.name) for field, value in values)
         taken = given.select(*fields, *hidden(given), *map(column, carried))
-        made = _input(node, step, branch.place, taken, context, more, carried)
+        made = _input(node, step, branch.place, taken, context, more, carried, is_for(number, f"{_ROWS}.{BRANCH}"))
         own = [name for name in made.rows.columns if name not in carried and (name != KEY_HASH or not made.hashed)]
         whole = made.rows.select(*map(column, carried), F.struct(*map(column, own)).alias(own_column(branch.place)))
         found[branch.place] = replace(made, rows=made.rows.drop(*carried))
@@ -153,7 +154,12 @@ def _input(
     context: Context,
     more: More,
     carried: Sequence[str] = (),
+    is_own: Column | None = None,
 ) -> JoinInput:
+    """``carried``: further columns of ``rows`` that those of the input keep. ``is_own``: which rows are for the input;
+    nothing is computed for others. None: all are.
+    """
+
     inputs = Inputs(context, node.inputs[port].schema, rows, step.ports[port].watermark)
     equal = node.keys_of_side(port)
     keys = tuple(f"__key_{i}" for i in range(len(equal)))
@@ -166,11 +172,11 @@ def _input(
         inputs.add(operand, name=name)
     more(port, inputs)
     named = rows.select(
-        "*", *(context.column(value, rows).alias(name) for name, value in zip(keys, equal, strict=True))
+        "*", *(of_own(context.column(value, rows), is_own).alias(name) for name, value in zip(keys, equal, strict=True))
     )
     by_key = (key(name, named.schema[name].dataType).alias(name) for name in keys)
     kinds = [column(ROW_KIND)] if ROW_KIND in rows.columns else []
-    projected = named.select(*by_key, *inputs.columns(), *kinds, *passed_on(rows), *map(column, carried))
+    projected = named.select(*by_key, *inputs.columns(is_own), *kinds, *passed_on(rows), *map(column, carried))
     schema = kernel_schema(projected)
     fields_of = {
         name: InputField(value.name) for name, value in zip(keys, equal, strict=True) if isinstance(value, exp.Column)

@@ -210,10 +210,17 @@ def run(
     passing = {name for frame in inputs for name in (LATE_TABLE, HOLD) if name in frame.columns}
     operators = (operator, *(link.operator for link in above))
     late = any(link.late_table is not None for link in operators) or LATE_TABLE in passing
-    exchanged = [_blobs_together(each, inputs, operator, runtime) for each in together]
-    apart = set(range(len(inputs))).difference(*(each.ports for each in together))
-    exchanged += [_blobs(inputs[port], readers[port], operator, port, runtime) for port in sorted(apart)]
-    blobs = reduce(DataFrame.union, exchanged)
+    group_of = {port: group for group in together for port in group.ports}
+    blobs = reduce(
+        DataFrame.union,  # in the order of the plan's steps, in which Spark then numbers operators and sources
+        (
+            _blobs_together(group_of[port], inputs, operator, runtime)
+            if port in group_of
+            else _blobs(inputs[port], readers[port], operator, port, runtime)
+            for port in range(len(inputs))
+            if port not in group_of or port == group_of[port].ports[0]
+        ),
+    )
     blobs = blobs.union(_calls(operator, runtime)) if operator.kernel.deferring else blobs
     stages = [link.stage for link in above]
     processor = KernelProcessor(operator.kernel, operator.clocks, operator.late_table, stages, runtime.state_memory)

@@ -30,6 +30,7 @@ from sqlstream.planner.physical.steps import (
     Operator,
     Read,
     Reuse,
+    Reused,
     Step,
     WatermarkSource,
 )
@@ -76,7 +77,7 @@ def fingerprint(plan: PhysicalPlan, declared: Declared | None = None) -> tuple[F
     ``declared`` gets the name of a process function and returns its declared state; without it that state is assumed to
     be unchanged.
     """
-    return tuple(_parts(plan.root, 0, _Surroundings(declared)))
+    return tuple(_parts(plan.root, 0, _Surroundings(declared, says_reused=plan.reuse.in_queries)))
 
 
 def to_text(parts: tuple[FingerprintPart, ...]) -> str:
@@ -99,10 +100,13 @@ def from_text(text: str) -> tuple[FingerprintPart, ...] | None:
 
 @dataclass(frozen=True)
 class _Surroundings:
-    """``windowed``: an operator above reads the windows of the rows."""
+    """``windowed``: an operator above reads the windows of the rows. ``says_reused``: where the results of an operator
+    are taken again is a part; fingerprints of earlier builds do not say it.
+    """
 
     declared: Declared | None
     windowed: bool = False
+    says_reused: bool = False
 
 
 def _parts(step: Step, depth: int, around: _Surroundings) -> Iterator[FingerprintPart]:
@@ -129,6 +133,8 @@ def _part(step: Step, depth: int, around: _Surroundings) -> FingerprintPart | No
         case Operator(link=link):
             chain = ((CHAIN, "with the operator below"),) if link is not None else ()
             return _with_state(node, depth, around, chain)
+        case Reused(reuse=number) if around.says_reused:
+            return FingerprintPart(_REUSED, f"reuse of the {node.state_title[1]}", depth, (("number", str(number)),))
         case NativeState():
             return _with_state(node, depth, around)
     return None
@@ -174,6 +180,7 @@ class Difference:
 
 
 _BETWEEN = ", but no filter between windows on the same keys, which run in one call without it"
+_REUSED = "reuse"
 _SHARED = ", but no filter that makes a part of the query run once for several readers, or no longer once"
 
 
@@ -208,7 +215,7 @@ def _other_parts(gone: tuple[FingerprintPart, ...], new: tuple[FingerprintPart, 
 def _exception(gone: Iterable[FingerprintPart], new: Iterable[FingerprintPart], kept: Container[object]) -> str:
     """What filters may not do, where the one plan has an operator once more than the other, which ``kept`` it."""
     operators = (part for part in (*gone, *new) if part.kind not in ("source", "watermark"))
-    return _SHARED if any(_alike(part) in kept for part in operators) else ""
+    return _SHARED if any(part.kind == _REUSED or _alike(part) in kept for part in operators) else ""
 
 
 def _alike(part: FingerprintPart) -> object:

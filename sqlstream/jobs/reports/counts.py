@@ -81,8 +81,8 @@ def added_by_name(left: Mapping[str, int], right: Mapping[str, int]) -> dict[str
 def rows_read(report: Mapping[str, Any]) -> int:
     """The number of rows that were read from the sources in a micro-batch, before any filter.
 
-    A table that a query names twice is read twice, as two sources, and counts twice. The queries of a statement set
-    read each table once.
+    A table that a query names twice is two sources and counts twice, but for files and topics, which are one. The
+    queries of a statement set read each table once.
     """
     sources = ((SOURCE_METRIC, ROWS), (FILES_METRIC, FILES_ROWS))
     return sum(sum(counts_of(metrics, (rows,))) for kind, rows in sources for _, metrics in observed(report, kind))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sqlstream.jobs.checkpoints.fingerprint import fingerprint
 from sqlstream.planner.catalog import RowKind
 from sqlstream.planner.expressions import sql
 from sqlstream.planner.nodes import StatementSet
@@ -21,6 +22,7 @@ VIEWS = """
 CREATE VIEW windows AS SELECT i, COUNT(*) AS c, MAX(n) AS m, MIN(n) AS least
     FROM TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '1' MINUTE) GROUP BY i, window_start, window_end;
 CREATE VIEW totals AS SELECT i, COUNT(*) AS c, SUM(n) AS m FROM t GROUP BY i;
+CREATE VIEW pairs AS SELECT a.c, b.m FROM windows AS a JOIN windows AS b ON a.i = b.m;
 CREATE TABLE up (i INT PRIMARY KEY NOT ENFORCED, c BIGINT)
     WITH ('connector' = 'filesystem', 'path' = '/up', 'format' = 'debezium-json');
 """
@@ -76,6 +78,15 @@ def test_only_equal_operators_with_nothing_but_filters_and_a_projection_above_ru
     assert set(operators(of_set(*queries, shares=False))) == {"None"}
 
 
+def test_checkpoints_of_builds_that_shared_in_sets_only_do_not_say_who_takes_results_again() -> None:
+    text = "EXECUTE STATEMENT SET BEGIN INSERT INTO o SELECT c FROM windows; INSERT INTO o2 SELECT m FROM windows; END"
+    logical = optimize(plan(text, TABLES + MORE + VIEWS))
+    for in_queries in (True, False):
+        planned = physical_plan(logical, EngineSettings(reuse=Reuse(in_queries=in_queries), sources=Sources(True)))
+        assert operators(planned) == ["1", "reused 1"]
+        assert ("reuse" in [part.kind for part in fingerprint(planned)]) is in_queries
+
+
 def of_query(query: str, reuse: Reuse = REUSES_ALL) -> PhysicalPlan:
     settings = EngineSettings(reuse=reuse, sources=Sources(True))
     together = reuse.operators and reuse.in_queries
@@ -98,6 +109,10 @@ def of_query(query: str, reuse: Reuse = REUSES_ALL) -> PhysicalPlan:
             """SELECT c FROM (SELECT a.c FROM windows AS a JOIN windows AS b ON a.i = b.m) UNION ALL
                SELECT c FROM windows UNION ALL SELECT m FROM windows""",
             ["None", "2", "reused 2", "1", "reused 1"],
+        ),
+        (  # of what runs once, a part that runs once
+            "SELECT c FROM pairs UNION ALL SELECT m FROM pairs",
+            ["1", "2", "reused 2", "reused 1"],
         ),
         ("SELECT c FROM windows UNION ALL SELECT c + RAND() FROM windows", ["None", "None"]),
         (  # which filters below it

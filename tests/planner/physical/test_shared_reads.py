@@ -12,6 +12,7 @@ from tests.planner.plans import plan
 
 MORE = """
 CREATE TABLE flat (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '/in', 'format' = 'csv');
+CREATE TABLE ws (n BIGINT) WITH ('connector' = 'websocket', 'url' = 'ws://localhost:1', 'format' = 'json');
 CREATE TABLE o2 (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '/out2', 'format' = 'json');
 CREATE TABLE o3 (n BIGINT) WITH ('connector' = 'filesystem', 'path' = '/out3', 'format' = 'json');
 """
@@ -130,6 +131,8 @@ def of_query(query: str, reuse: Reuse = REUSES_ALL) -> PhysicalPlan:
         ("SELECT COUNT(*) FROM t GROUP BY i UNION ALL SELECT COUNT(*) FROM p GROUP BY n", []),
         ("SELECT n FROM t UNION ALL SELECT n + 1 FROM t", ["t"]),
         ("SELECT MAX(n + 1) FROM p UNION ALL SELECT n FROM p", ["p"]),  # whatever Spark must read of it
+        ("SELECT n FROM o2 UNION ALL SELECT n + 1 FROM o2", ["o2"]),
+        ("SELECT n FROM ws UNION ALL SELECT n + 1 FROM ws", []),  # of another connector, whatever the format
         ("SELECT n FROM flat UNION ALL SELECT n FROM flat /*+ OPTIONS('csv.null-literal' = 'x') */", []),
     ],
 )

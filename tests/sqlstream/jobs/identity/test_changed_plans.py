@@ -86,6 +86,27 @@ def test_a_filter_that_makes_both_sides_of_a_join_other_operators_is_named_as_wh
     )
 
 
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (("{0} WHERE k = 'a'", "{0}", "{0}"), ("{0}", "{0}", "{0} WHERE k = 'a'")),
+        (("{0}",), ("{0}", "{0} WHERE total > 1")),
+        (("{0}", "{0} WHERE total > 1"), ("{0}",)),
+    ],
+    ids=["other branches share", "one more branch", "one branch less"],
+)
+def test_which_branches_share_an_operator_stays_as_it_is(before, now):
+    definitions, _ = script("/data")
+    windows = f"SELECT k, total, window_start FROM ({TEXTS['query']})"
+    there, here = (
+        plan(definitions, f"INSERT INTO totals {' UNION ALL '.join(branch.format(windows) for branch in branches)}")
+        for branches in (before, now)
+    )
+    refused = difference(parts_of(there), parts_of(here))
+    assert refused is not None
+    assert refused.exception.startswith(", but no filter that makes a part of the query run once")
+
+
 # --- the twelve changes ---------------------------------------------------------------------------------------
 
 

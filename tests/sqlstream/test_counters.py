@@ -65,7 +65,7 @@ KINDS = [
     Kind(
         "union of one table",
         "INSERT INTO a SELECT k, v FROM csv_rows WHERE k = 1 UNION ALL SELECT k, v FROM csv_rows WHERE k = 2",
-        2 * ROWS,
+        ROWS,
         of_k(1, 2),
     ),
     Kind(

@@ -18,6 +18,7 @@ from sqlstream.planner.catalog import Table, TimeDomain
 from sqlstream.planner.changes import drops_update_before
 from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet, below_projections
+from sqlstream.planner.physical.at_once import firing_at_once
 from sqlstream.planner.physical.column_queries import Selection, column_query
 from sqlstream.planner.physical.shared_operators import with_shared_operators
 from sqlstream.planner.physical.shared_reads import sources_of_spark, taken, with_shared_reads
@@ -64,28 +65,9 @@ def physical_plan(plan: Node, engine_settings: EngineSettings) -> PhysicalPlan:
     shared = shared_sources(plan, engine, engine_settings.reuse)
     whole = _Whole(plan, engine_settings, engine, clocks, marks, observes_watermarks(plan), shared)
     root = _steps(whole)
-    if engine_settings.at_once and not clocks.rows_wait and _has_one_watermark(root):
-        root = _firing_at_once(root)
+    if engine_settings.at_once and not clocks.rows_wait:
+        root = firing_at_once(root)
     return PhysicalPlan(plan, root, engine, clocks, marks, engine_settings.reuse, shared)
-
-
-def _has_one_watermark(root: Step) -> bool:
-    """True where the watermark that Spark will have in the next micro-batch follows from the times of one exchange."""
-    steps = [*root.walk()]
-    others = WatermarkSource.BY_ROWS, WatermarkSource.BY_TICKS
-    elsewhere = any(isinstance(step, Mark) and step.watermark_source in others for step in steps)
-    ports = [port for step in steps if isinstance(step, Operator) for port in step.ports if port.watermark is not None]
-    return len(ports) == 1 and not elsewhere
-
-
-def _firing_at_once(step: Step) -> Step:
-    """The step, in which the exchange of a watermark tells it to its operator, too, in the same micro-batch."""
-    below = replace(step, inputs=tuple(map(_firing_at_once, step.inputs)))
-    if not isinstance(below, Operator):
-        return below
-    watermarks = (None if port.watermark is None else replace(port.watermark, at_once=True) for port in below.ports)
-    ports = zip(below.ports, watermarks, strict=True)
-    return replace(below, ports=tuple(replace(port, watermark=watermark) for port, watermark in ports))
 
 
 def _steps(whole: _Whole) -> Step:

@@ -99,7 +99,7 @@ def test_a_file_is_read_in_bounded_micro_batches_and_again_where_one_was_not_com
     with running(spark, tmp_path, "first") as job:
         job.wait(300)
         assert job.progress().batches >= 4
-        assert job.progress().rows_in == 3 * ROWS
+        assert job.progress().rows_in == 2 * ROWS  # of two tables, however often the query names them
     assert written(tmp_path / "out-first") == everything(ROWS)
     spark_folder = tmp_path / "first" / "cutting" / "spark"
     commits = sorted((spark_folder / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
@@ -169,7 +169,10 @@ COUNTS = "INSERT INTO o SELECT 'c', n FROM (SELECT COUNT(*) AS n FROM {table} GR
 
 
 def run(spark: Any, folder: Path, statement: str) -> None:
+    """Runs a statement in which each part of a query has sources and operators of its own."""
     with Session(spark) as session:
+        session.sql("SET 'table.optimizer.reuse-source-enabled' = 'false'")
+        session.sql("SET 'table.optimizer.reuse-sub-plan-enabled' = 'false'")
         session.sql(PARQUET.format(folder=folder))
         job = session.sql(statement)
         assert isinstance(job, Job)

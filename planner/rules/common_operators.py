@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from sqlstream.planner.catalog import APPEND_ONLY
 from sqlstream.planner.fields import FieldNames
 from sqlstream.planner.node import Node
-from sqlstream.planner.tails import over, readers, tail_of
+from sqlstream.planner.tails import Tail, over, readers, tail_of
 
 
 def prune_columns_together(plan: Node) -> Node:
@@ -26,18 +26,21 @@ def _pruned_together(plan: Node, required: FieldNames) -> Node:
     before, after = [*_taking_branches(plan)], [*_taking_branches(pruned)]
     if [type(node) for node in before] != [type(node) for node in after]:
         return pruned
-    return _together(pruned, iter(before)) if any(map(readers, before)) else pruned
+    groups = [readers(node) for node in before]
+    return _together(pruned, iter(groups)) if any(groups) else pruned
 
 
 def _taking_branches(plan: Node) -> Iterator[Node]:
     return (node for node in plan.walk() if node.takes_branches)
 
 
-def _together(node: Node, before: Iterator[Node]) -> Node:
-    """``before``: the nodes that take branches as they were before columns were pruned, in the order of ``walk``."""
-    whole = next(before) if node.takes_branches else None
-    inputs = [_together(child, before) for child in node.inputs]
-    for group in readers(whole) if whole is not None else ():
+def _together(node: Node, groups: Iterator[list[dict[int, Tail]]]) -> Node:
+    """``groups``: the ``readers`` of each node that takes branches, before columns were pruned, in the order of
+    ``walk``.
+    """
+    own_groups = next(groups) if node.takes_branches else []
+    inputs = [_together(child, groups) for child in node.inputs]
+    for group in own_groups:
         operator = next(iter(group.values())).operator
         own = {place: tail.operator.field_names for place in group if (tail := tail_of(inputs[place])) is not None}
         if operator.changelog_mode == APPEND_ONLY and len(set(own.values())) > 1:

@@ -214,7 +214,7 @@ def run(
     blobs = reduce(
         DataFrame.union,  # in the order of the plan's steps, in which Spark then numbers operators and sources
         (
-            _blobs_together(group_of[port], inputs, operator, runtime)
+            _blobs_together(group_of[port], operator, runtime)
             if port in group_of
             else _blobs(inputs[port], readers[port], operator, port, runtime)
             for port in range(len(inputs))
@@ -283,13 +283,14 @@ def _blobs(rows: DataFrame, files: Files | None, operator: Running, port: int, r
     return timed.coalesce(1) if at_once and is_one_task else timed
 
 
-def _blobs_together(together: Together, inputs: Sequence[DataFrame], operator: Running, runtime: Runtime) -> DataFrame:
+def _blobs_together(together: Together, operator: Running, runtime: Runtime) -> DataFrame:
     """The input of the exchanges of several ports, which divide the same rows."""
     groups, ports = _groups(operator, runtime), dict[str, tuple[Exchange, pa.Schema]]()
     for port in together.ports:
-        rows = inputs[port].drop(KEY_HASH) if operator.hashed else inputs[port]
+        rows = together.rows.schema[own_column(port)].dataType
+        assert isinstance(rows, StructType), rows
         exchange = Exchange(operator.kernel, groups, None, operator.hashed, port, operator.spread)
-        ports[own_column(port)] = exchange, arrow_schema(rows.schema)
+        ports[own_column(port)] = exchange, arrow_schema(rows)
     return together.rows.mapInArrow(to_blobs_of_ports(ports), BLOBS_DDL)
 
 

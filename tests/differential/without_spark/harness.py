@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from sqlstream.planner.catalog import RowKind
 from sqlstream.planner.fields import Field
 from sqlstream.planner.node import Node
-from sqlstream.planner.physical.steps import Operator, PhysicalPlan, Step
+from sqlstream.planner.physical.steps import Operator, PhysicalPlan, Reused, Step
 from sqlstream.udfs.harness import KernelHarness, key_hashes
 from sqlstream.udfs.kernel import END_OF_TIME, KEY_HASH, NO_WATERMARK, ROW_KIND
 from tests.differential.without_spark.columns import (
@@ -54,6 +54,7 @@ class PlanHarness:
         self._groups = groups
         self._restarts = restarts
         self._running: dict[int, _Running] = {}
+        self._shared: dict[int, pa.Table] = {}
         self._empty: dict[tuple[object, ...], pa.Table] = {}
         self.lifted = False
         self.is_first = True
@@ -72,9 +73,13 @@ class PlanHarness:
         return rows
 
     def rows(self, step: Step) -> pa.Table:
+        if isinstance(step, Reused):  # its operator is on the left of it
+            return self._shared[step.reuse]
         rows = run_step(step.node, step, self)
         if step.drops_before and ROW_KIND in rows.column_names:
             rows = rows.filter(pc.not_equal(rows.column(ROW_KIND), RowKind.UPDATE_BEFORE.value))
+        if isinstance(step, Operator) and step.reuse is not None:
+            self._shared[step.reuse] = rows
         return rows
 
     def select(

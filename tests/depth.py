@@ -7,6 +7,10 @@ marker ``long`` is for tests that repeat on more kinds of jobs, or through more 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
 
 ALL = bool(os.environ.get("SQLSTREAM_ALL_TESTS"))
 
@@ -14,3 +18,8 @@ ALL = bool(os.environ.get("SQLSTREAM_ALL_TESTS"))
 def depth(usual: int, at_length: int) -> int:
     """How many examples a test takes."""
     return at_length if ALL else usual
+
+
+def usually(values: Iterable[Any], *usual: int) -> Sequence[Any]:
+    """The values as parameters of a test, which it takes always at the places ``usual``, and else only at length."""
+    return [v if i in usual else pytest.param(v, marks=pytest.mark.long) for i, v in enumerate(values)]

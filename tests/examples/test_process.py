@@ -32,6 +32,7 @@ def idle_aircraft(left: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(collected, ignore_index=True)
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_idle_aircraft_equal_pandas(spark, folder, left, monkeypatch):
     monkeypatch.syspath_prepend(_FOLDER)

@@ -13,6 +13,7 @@ from sqlstream.planner.operators.over import Over
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
 from sqlstream.planner.rules import STAGES, optimize, trace
+from tests.depth import usually
 from tests.planner.corpus import bound_plan_of, titles
 from tests.planner.plans import optimized, physical, plan
 
@@ -185,7 +186,7 @@ QUERIES = (
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", usually(QUERIES, 0, 2, 5))
 def test_optimized_plan_has_the_result_of_the_bound_plan(spark, tmp_path, query):
     from tests.streams import Streams
 

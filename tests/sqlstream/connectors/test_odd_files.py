@@ -29,6 +29,7 @@ from sqlstream.statements.jobs import properties
 from sqlstream.types import parse_type
 from sqlstream.udfs.files.columnar import ColumnarFiles
 from sqlstream.udfs.files.listed import ListedFiles
+from tests.depth import usually
 
 LINES = '{"id": 1, "name": "a"}\n'
 TABLE = pa.table({"id": pa.array(range(6), pa.int64()), "name": ["a"] * 6,
@@ -285,7 +286,7 @@ def test_a_file_that_is_emptied_while_a_micro_batch_reads_it_is_named(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("skips", [False, True])
+@pytest.mark.parametrize("skips", usually([False, True], 0))
 @pytest.mark.parametrize(
     ("statement", "format"),
     [

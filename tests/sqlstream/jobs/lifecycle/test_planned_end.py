@@ -16,6 +16,7 @@ from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.planned_end import PlannedEnd
 from sqlstream.jobs.checkpoints.storage import LocalStorage
 from sqlstream.session import Session
+from tests.depth import usually
 
 MINUTES = 40
 
@@ -75,7 +76,7 @@ def test_windows_fire_in_the_micro_batch_after_the_last_rows(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("killed_after", [1, None])
+@pytest.mark.parametrize("killed_after", usually([1, None], 1))
 def test_a_job_that_is_killed_reads_what_has_come_unless_it_had_begun_to_read_the_last_rows(
     spark: Any, tmp_path: Path, killed_after: int | None
 ) -> None:

@@ -137,7 +137,7 @@ def results(folder: Path, text: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("text", "first", "then"),
     [
-        (SET, "true", "false"),
+        pytest.param(SET, "true", "false", marks=LONG),
         pytest.param(SET, "false", "true", marks=LONG),
         pytest.param(JOIN, "true", "true", marks=LONG),
         (JOIN, "false", "true"),
@@ -199,7 +199,8 @@ def test_jobs_of_versions_that_did_not_share_go_on_without_it(spark: Any, tmp_pa
 @pytest.mark.parametrize(
     ("text", "filtered", "by_spark", "meanwhile"),
     [
-        (SET, "k <> 'a'", "UPPER(k) <> 'A'", 0),  # below a window, whose watermark Spark then finds itself
+        # Below a window, whose watermark Spark then finds itself.
+        pytest.param(SET, "k <> 'a'", "UPPER(k) <> 'A'", 0, marks=LONG),
         (SET, "k = 'b'", "UPPER(k) = 'B'", 2),
         pytest.param(JOIN, "k = 'b'", "UPPER(k) = 'B'", 2, marks=LONG),
     ],

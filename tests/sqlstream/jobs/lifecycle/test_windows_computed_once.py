@@ -49,7 +49,9 @@ def operators(folder: Path) -> int:
     return sum(1 for each in state.iterdir() if each.name.isdigit())
 
 
-@pytest.mark.parametrize(("first", "then", "count"), [("false", None, 4), (None, "false", 2)])
+@pytest.mark.parametrize(
+    ("first", "then", "count"), [pytest.param("false", None, 4, marks=pytest.mark.long), (None, "false", 2)]
+)
 def test_a_job_goes_on_as_it_began(spark: Any, tmp_path: Path, first: str | None, then: str | None, count: int) -> None:
     put(tmp_path, 1, ("a", "00:00:00"), ("a", "00:00:01"), ("b", "00:00:02"))
     assert run(spark, tmp_path, first) == []

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sqlstream.connectors.connector import ON_ERROR
 from sqlstream.connectors.secrets import resolved, variables_of
+from sqlstream.connectors.table_options import ON_ERROR
 from sqlstream.errors import ConnectorError, Diagnostic, Span, UnsupportedError
 from sqlstream.flink_settings import RENAMED, TAKEN
 from sqlstream.latency import OPTION as LATENCY_OPTION

@@ -28,8 +28,9 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import StatementSet, dead_letter_tables
 from sqlstream.planner.operators.lookup import failed_marker, lookup_nodes
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
+from sqlstream.planner.physical.engine import stateful_nodes
 from sqlstream.planner.physical.shared_operators import Branch, branches
-from sqlstream.planner.physical.steps import Step, stateful_nodes
+from sqlstream.planner.physical.steps import Step
 from sqlstream.udfs.exchange import LATE, LATE_TABLE, from_bytes
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.spark.batches import Batches, SideRows

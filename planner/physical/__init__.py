@@ -6,7 +6,8 @@ checkpoints, clocks and test harnesses read them; none of these decides anything
 
 from __future__ import annotations
 
+from sqlstream.planner.physical.engine import Engine, EngineSettings, engine_of
 from sqlstream.planner.physical.planning import physical_plan
-from sqlstream.planner.physical.steps import Engine, EngineSettings, PhysicalPlan, engine_of, explain_physical
+from sqlstream.planner.physical.steps import PhysicalPlan, explain_physical
 
 __all__ = ["Engine", "EngineSettings", "PhysicalPlan", "engine_of", "explain_physical", "physical_plan"]

@@ -20,6 +20,16 @@ from sqlstream.planner.node import Link, Node
 from sqlstream.planner.nodes import AssignTime, Filter, Insert, Output, Project, Scan, StatementSet, below_projections
 from sqlstream.planner.physical.at_once import firing_at_once
 from sqlstream.planner.physical.column_queries import Selection, column_query
+from sqlstream.planner.physical.engine import (
+    Engine,
+    EngineSettings,
+    PlanClocks,
+    clocks_of,
+    engine_of,
+    observes_watermarks,
+    watermarked_nodes,
+)
+from sqlstream.planner.physical.read_by_tasks import files_to_read, format_of, mark_below, shared_sources, times_between
 from sqlstream.planner.physical.shared_operators import with_shared_operators
 from sqlstream.planner.physical.shared_reads import sources_of_spark, taken, with_shared_reads
 from sqlstream.planner.physical.sources import Source, source_of
@@ -27,27 +37,15 @@ from sqlstream.planner.physical.steps import (
     Ask,
     BlobWatermark,
     Compute,
-    Engine,
-    EngineSettings,
     Mark,
     NativeState,
     Operator,
     PhysicalPlan,
-    PlanClocks,
     Port,
     Read,
     Step,
     WatermarkSource,
     Write,
-    clocks_of,
-    engine_of,
-    files_to_read,
-    format_of,
-    mark_below,
-    observes_watermarks,
-    shared_sources,
-    times_between,
-    watermarked_nodes,
 )
 from sqlstream.udfs.expressions.tree import Added, Kept
 

@@ -11,18 +11,9 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical.column_compiler import FILE_TYPES, read_columns
 from sqlstream.planner.physical.column_queries import Selection
+from sqlstream.planner.physical.read_by_tasks import TOPICS, format_of
 from sqlstream.planner.physical.sources import Source, source_of
-from sqlstream.planner.physical.steps import (
-    TOPICS,
-    Operator,
-    Port,
-    Read,
-    SharedRead,
-    Step,
-    Write,
-    format_of,
-    read_below,
-)
+from sqlstream.planner.physical.steps import Operator, Port, Read, SharedRead, Step, Write, read_below
 
 _OF_RECORDS = ("csv", "json", "text")
 """Formats of files that tasks decode for Spark, too. It reads those that have columns itself."""

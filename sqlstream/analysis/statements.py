@@ -51,9 +51,9 @@ from sqlstream.planner.properties import UNBOUNDED_STATE_HINT, changelog_text
 from sqlstream.planner.rules import optimize
 from sqlstream.plans import (
     Root,
+    binder_settings,
     bound_plan,
     calls_not_executed,
-    emit_settings,
     looked_up_tables,
     read_columns,
     rules_of,
@@ -317,7 +317,7 @@ def _batch(
     tables: tuple[TableUse, ...] = ()
     with suppress(SqlStreamError):
         unordered = replace(statement, query=without_order(statement.query))
-        bound = bind_statement(unordered, workspace.catalog, emit_settings(workspace.settings))
+        bound = bind_statement(unordered, workspace.catalog, binder_settings(workspace.settings))
         plan = optimize(bound, rules_of(workspace.settings))
         assert isinstance(plan, Root) and isinstance(bound, Root)
         columns, tables = _columns(plan, bound), tuple(_tables(plan, statement, workspace))

@@ -16,24 +16,22 @@ from sqlstream.connectors.connector import (
     BatchWriter,
     ChangelogSink,
     Connector,
-    Environment,
     LookupTable,
     MaintainedTable,
     RecoverableSink,
     ReplacingSink,
     SessionTable,
     Sink,
-    SinkWriteRange,
     Source,
     SplitSource,
     StreamSink,
     TruncatableTable,
     UpsertSink,
     ViewTable,
-    Watch,
     columns_of,
     folder_of_batch,
 )
+from sqlstream.connectors.environment import Environment, SinkWriteRange, Watch
 from sqlstream.entry_points import NotLoaded, instance_of, package_of, registered
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import hint_of

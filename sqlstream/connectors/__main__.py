@@ -9,7 +9,7 @@ import sys
 from collections.abc import Container, Iterable
 
 from sqlstream.connectors import Connector, LookupTable, Sink, Source, connector
-from sqlstream.connectors.connector import CHANGELOG
+from sqlstream.connectors.table_options import CHANGELOG
 from sqlstream.errors import SqlStreamError
 from sqlstream.options import Option
 from sqlstream.planner.catalog import Table

@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import WRONG_COLUMN, Environment, Source, columns_of, nested_fields
+from sqlstream.connectors.connector import WRONG_COLUMN, Source, columns_of, nested_fields
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.errors import Diagnostic, Span, shortened
 from sqlstream.options import DURATION, MISSING_OPTION, RATIO, WRONG_VALUE, Option, OptionKind, integer, one_of

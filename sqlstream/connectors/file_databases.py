@@ -8,8 +8,9 @@ from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
-from sqlstream.connectors.connector import WRONG_COLUMN, Environment, LookupTable
+from sqlstream.connectors.connector import WRONG_COLUMN, LookupTable
 from sqlstream.connectors.database_tables import CONNECTIONS, TABLE_OPTION, Allowed, filters, matched, no_table
+from sqlstream.connectors.environment import Environment
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import PATH, Option
 from sqlstream.planner.catalog import Table

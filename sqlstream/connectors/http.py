@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import BatchWriter, Environment, LookupTable, Sink
+from sqlstream.connectors.connector import BatchWriter, LookupTable, Sink
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.json_documents import COLUMN_PATH, JSON_PATH, check_columns, check_names, column_paths
 from sqlstream.connectors.secrets import masked, resolved, secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span

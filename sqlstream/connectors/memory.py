@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import (
     BatchWriter,
-    Environment,
     SessionTable,
     Source,
     StreamSink,
@@ -23,6 +22,7 @@ from sqlstream.connectors.connector import (
     declared_or_upserts,
     folder_of_batch,
 )
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import UnsupportedError
 from sqlstream.paths import as_segment

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment, LookupTable, UpsertSink
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, LookupTable, UpsertSink
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.json_documents import COLUMN_PATH, check_columns, check_names, column_paths
 from sqlstream.connectors.secrets import secrets_of
 from sqlstream.errors import ConnectorError, Diagnostic, Span

@@ -7,14 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import (
-    BatchWriter,
-    Environment,
-    Sink,
-    Source,
-    columns_of,
-)
+from sqlstream.connectors.connector import BatchWriter, Sink, Source, columns_of
 from sqlstream.connectors.database_tables import TABLE_NAME
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.options import Option
 from sqlstream.planner.catalog import Table

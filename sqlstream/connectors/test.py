@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment, LookupTable, Sink, Source
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, LookupTable, Sink, Source
+from sqlstream.connectors.environment import Environment
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import (
     BOOLEAN,

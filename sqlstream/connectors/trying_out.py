@@ -12,11 +12,11 @@ from sqlstream.connectors.connector import (
     WRONG_COLUMN,
     BatchWriter,
     ChangelogSink,
-    Environment,
     Source,
     StreamSink,
     TruncatableTable,
 )
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, quoted
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, Option, integer, one_of

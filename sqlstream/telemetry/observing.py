@@ -30,7 +30,7 @@ from sqlstream.telemetry.choices import (
 from sqlstream.telemetry.exports import EXPORTS, Export
 
 if TYPE_CHECKING:
-    from sqlstream.connectors.connector import Environment
+    from sqlstream.connectors.environment import Environment
     from sqlstream.jobs.lifecycle.observers import JobObserver
     from sqlstream.telemetry.figures import JobFigures
     from sqlstream.telemetry.server import MetricsServer

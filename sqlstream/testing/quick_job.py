@@ -27,7 +27,7 @@ from sqlstream.planner.lowering.hidden_columns import EPOCH_SHIFT_MS
 from sqlstream.planner.nodes import Scan, StatementSet
 from sqlstream.planner.operators.lookup import lookup_nodes
 from sqlstream.planner.physical import Engine, PhysicalPlan
-from sqlstream.planner.physical.steps import stateful_nodes
+from sqlstream.planner.physical.engine import stateful_nodes
 from sqlstream.planner.properties import WaitsFor
 from sqlstream.testing.plan_traits import PlanTraits
 from sqlstream.testing.stepped_job import Flush, SteppedJob, SteppedRuntime

@@ -32,7 +32,7 @@ ASKED_FOR_BY_CLASS = {
     },
     "Limit": {"sqlstream.jobs.lifecycle.launch"},
     "Over": {"sqlstream.batch.choosing"},
-    "TopN": {"sqlstream.plans"},
+    "TopN": {"sqlstream.plans.former", "sqlstream.plans.plan"},
     "WindowAggregate": {"sqlstream.analysis.statements"},
 }
 """Modules that ask for one operator by its class, not all nodes by a question. A new operator needs no entry."""

@@ -22,7 +22,7 @@ from sqlstream.planner.operators.lookup import LOOKUP_ERROR, Lookup
 from sqlstream.planner.properties import ArrivalOrder
 from sqlstream.planner.rules import optimize, stages
 from sqlstream.planner.rules.push_filters import comparisons
-from sqlstream.plans import emit_settings, plan_of
+from sqlstream.plans import binder_settings, plan_of
 from sqlstream.settings import Settings
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.options import Cache, LookupOptions, OnError, OnTimeout, Order, Retry
@@ -115,7 +115,7 @@ def test_settings_are_the_defaults_of_clause_and_hint():
     def options(text: str) -> LookupOptions:
         (statement,) = parse_script(text)
         assert isinstance(statement, Query)
-        bound = bind_statement(statement, catalog, emit_settings(given))
+        bound = bind_statement(statement, catalog, binder_settings(given))
         return next(n for n in bound.walk() if isinstance(n, Lookup)).options
 
     defaults = LookupOptions(order=Order.UNORDERED, capacity=9, timeout_ms=9000)

@@ -4,7 +4,7 @@ import pytest
 
 from sqlstream.errors import ConnectorError, Span, UnsupportedError
 from sqlstream.planner.binder import BinderSettings
-from sqlstream.plans import emit_settings
+from sqlstream.plans import binder_settings
 from sqlstream.secrets import shown_value
 from sqlstream.settings import OPTIONS, PLANNED, Settings, without_effect
 from sqlstream.spark.handle import spark_settings
@@ -131,17 +131,17 @@ def test_a_copy_changes_on_its_own() -> None:
 
 def test_settings_say_when_windows_fire() -> None:
     settings = Settings()
-    assert emit_settings(settings) == BinderSettings()
+    assert binder_settings(settings) == BinderSettings()
     settings.set("table.exec.emit.early-fire.delay", "0")
-    assert emit_settings(settings) == BinderSettings()
+    assert binder_settings(settings) == BinderSettings()
     settings.set("table.exec.emit.late-fire.enabled", "true")
     with pytest.raises(ConnectorError, match=r'SS522: .*"table.exec.emit.late-fire.delay"'):
-        emit_settings(settings)
+        binder_settings(settings)
     settings.set("table.exec.emit.late-fire.delay", "2 s")
     settings.set("table.exec.emit.early-fire.enabled", "true")
     settings.set("table.exec.emit.allow-lateness", "1 min")
     settings.set("table.local-time-zone", "Europe/Berlin")
-    assert emit_settings(settings) == BinderSettings(0, 2_000, 60_000, "Europe/Berlin")
+    assert binder_settings(settings) == BinderSettings(0, 2_000, 60_000, "Europe/Berlin")
 
 
 def test_a_setting_may_name_a_variable_of_the_environment(monkeypatch) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import Environment, Source, Watch, columns_of
+from sqlstream.connectors.connector import Source, columns_of
+from sqlstream.connectors.environment import Environment, Watch
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import DURATION, WRONG_VALUE, Option, integer, one_of
 from sqlstream.planner.bad_rows import ON_ERROR

@@ -20,15 +20,14 @@ from sqlstream.connectors.connector import (
     PATH_ERROR,
     WRONG_COLUMN,
     BatchWriter,
-    Environment,
     LookupTable,
     RecoverableSink,
-    SinkWriteRange,
     SplitSource,
     StreamSink,
     TruncatableTable,
     ViewTable,
 )
+from sqlstream.connectors.environment import Environment, SinkWriteRange
 from sqlstream.connectors.files.checks import (
     newest_files,
     no_text,

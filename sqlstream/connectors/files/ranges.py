@@ -20,7 +20,8 @@ from threading import Lock
 from typing import Protocol
 from urllib.parse import unquote
 
-from sqlstream.connectors.connector import PATH_ERROR, Watch
+from sqlstream.connectors.connector import PATH_ERROR
+from sqlstream.connectors.environment import Watch
 from sqlstream.connectors.files.checks import walk
 from sqlstream.connectors.files.tables import matching_paths, shown_path
 from sqlstream.errors import ConnectorError

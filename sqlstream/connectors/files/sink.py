@@ -8,7 +8,8 @@ import shutil
 import time
 from pathlib import Path
 
-from sqlstream.connectors.connector import PATH_ERROR, SinkWriteRange, folder_of_batch
+from sqlstream.connectors.connector import PATH_ERROR, folder_of_batch
+from sqlstream.connectors.environment import SinkWriteRange
 from sqlstream.connectors.files.tables import ROWS, holds_rows_now, is_hidden, local_path, shown_path, unusable
 from sqlstream.errors import ConnectorError, ExecutionError, SqlStreamError, repeating
 from sqlstream.planner.catalog import Table

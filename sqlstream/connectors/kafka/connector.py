@@ -20,15 +20,8 @@ from sqlstream.connectors.change_formats import (
     metadata_of,
     takes_changes,
 )
-from sqlstream.connectors.connector import (
-    NOT_REAL_TIME,
-    BatchWriter,
-    Environment,
-    Sink,
-    Source,
-    SplitSource,
-    StreamSink,
-)
+from sqlstream.connectors.connector import NOT_REAL_TIME, BatchWriter, Sink, Source, SplitSource, StreamSink
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import (
     CSV_OPTIONS,
     JSON_CONFLUENT_OPTIONS,

@@ -11,7 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import BatchWriter, Environment, Source, UpsertSink
+from sqlstream.connectors.connector import BatchWriter, Source, UpsertSink
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.kafka.connector import (
     BOUNDED_OPTIONS,
     CLIENT_OPTIONS,

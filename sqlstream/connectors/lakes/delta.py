@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
 from sqlstream.connectors.files.tables import partition_columns
 from sqlstream.connectors.lakes.delta_columns import storage_of

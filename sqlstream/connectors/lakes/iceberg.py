@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, Environment
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.files.filesystem import LOOKUP_OPTIONS
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT
 from sqlstream.connectors.lakes.table import SINK_OPTIONS, SOURCE_OPTIONS, LakeTable, Upkeep

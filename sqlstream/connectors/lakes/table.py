@@ -13,15 +13,14 @@ from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import (
     REPLACED,
     WRONG_COLUMN,
-    Environment,
     LookupTable,
     MaintainedTable,
     RecoverableSink,
     ReplacingSink,
-    SinkWriteRange,
     SplitSource,
     UpsertSink,
 )
+from sqlstream.connectors.environment import Environment, SinkWriteRange
 from sqlstream.connectors.files.filesystem import NOT_A_KEY, RELOAD
 from sqlstream.connectors.files.tables import BYTES_PER_TRIGGER, MOST_PER_TRIGGER
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry

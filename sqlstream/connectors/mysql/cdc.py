@@ -16,7 +16,8 @@ from sqlstream.connectors.changes.source import (
     number_of_scan,
     parts_at_once,
 )
-from sqlstream.connectors.connector import WRONG_COLUMN, Environment
+from sqlstream.connectors.connector import WRONG_COLUMN
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.mysql.changes import EARLIEST, INITIAL, LATEST, SPECIFIC, MySqlChangeServer
 from sqlstream.connectors.mysql.copies import CopyPlan
 from sqlstream.connectors.mysql.server import asked, names_fold, place, require_pymysql, require_row_log

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import Environment, Watch
+from sqlstream.connectors.environment import Environment, Watch
 from sqlstream.connectors.files.ranges import (
     DEFAULT_BYTES,
     DIRECTORIES,

@@ -18,7 +18,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import Environment, replaced_partition
+from sqlstream.connectors.connector import replaced_partition
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.delta_columns import open_table

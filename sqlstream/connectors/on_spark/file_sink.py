@@ -18,7 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sqlstream.connectors.change_formats import TEXT_FORMATS, has_kinds
-from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange, folder_of_batch
+from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, folder_of_batch
+from sqlstream.connectors.environment import Environment, SinkWriteRange
 from sqlstream.connectors.files.sink import (
     SINK_LOG_GONE,
     ahead_of_savepoint,

@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.change_formats import has_kinds, of_message
-from sqlstream.connectors.connector import Environment, columns_of
+from sqlstream.connectors.connector import columns_of
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.files.checks import (
     MOST_FILES,
     MOST_RECORDS,

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import has_kinds, of_message
-from sqlstream.connectors.connector import LATENCIES, LATENCY_METRIC, MISSING_JAR, Environment, columns_of
+from sqlstream.connectors.connector import MISSING_JAR, columns_of
+from sqlstream.connectors.environment import LATENCIES, LATENCY_METRIC, Environment
 from sqlstream.connectors.formats import quoted, records_columns
 from sqlstream.connectors.kafka.messages import (
     FORMAT,

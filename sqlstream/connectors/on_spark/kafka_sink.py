@@ -16,7 +16,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import BatchWriter, Environment
+from sqlstream.connectors.connector import BatchWriter
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.kafka.sink import (
     GUARANTEE,
     NONE,

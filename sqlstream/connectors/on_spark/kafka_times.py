@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlstream.connectors.change_formats import ChangeFormat, Instant, Metadata, change_format, of_message
-from sqlstream.connectors.connector import Environment, idle_timeout_ms
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.kafka.messages import (
     HEADERS,
     METADATA,
@@ -29,6 +29,7 @@ from sqlstream.connectors.kafka.watermarks import counted_time, spelled_time
 from sqlstream.connectors.on_spark.change_messages import change_decoder, envelope_column
 from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.kafka_source import TopicWatermark
+from sqlstream.connectors.table_options import idle_timeout_ms
 from sqlstream.formats.decoder import Decoder
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from sqlstream.connectors.connector import Environment, columns_of
+from sqlstream.connectors.connector import columns_of
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lakes.logs import log_of
 from sqlstream.connectors.lakes.rows import SPLITS, reader_of, splits

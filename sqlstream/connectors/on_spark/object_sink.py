@@ -15,7 +15,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, SinkWriteRange
+from sqlstream.connectors.connector import PATH_ERROR, BatchWriter
+from sqlstream.connectors.environment import Environment, SinkWriteRange
 from sqlstream.connectors.files.sink import SINK_LOG_GONE, ahead_of_savepoint
 from sqlstream.connectors.files.tables import partition_columns
 from sqlstream.connectors.formats import csv_settings, quoted, writing

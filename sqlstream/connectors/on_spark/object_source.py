@@ -13,7 +13,8 @@ from uuid import uuid4
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import PATH_ERROR, Environment
+from sqlstream.connectors.connector import PATH_ERROR
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.files.ranges import DIRECTORIES, FileRanges, directories_of, folder_of_ranges
 from sqlstream.connectors.files.tables import is_bounded, partition_columns
 from sqlstream.connectors.formats import quoted

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlstream.connectors.change_formats import has_kinds
-from sqlstream.connectors.connector import Environment, columns_of
+from sqlstream.connectors.connector import columns_of
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.files.tables import columns_in_files, local_path
 from sqlstream.connectors.formats import records_columns
 from sqlstream.connectors.on_spark.decoders import decoder_of

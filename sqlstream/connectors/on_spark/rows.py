@@ -12,7 +12,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import NOT_A_SOURCE, Environment
+from sqlstream.connectors.connector import NOT_A_SOURCE
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table

@@ -15,7 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, Environment, folder_of_batch
+from sqlstream.connectors.connector import PATH_ERROR, BatchWriter, folder_of_batch
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.files.tables import local_path, partition_columns
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.on_spark.record_files import is_local

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from sqlstream.connectors.connector import BatchWriter, Environment, columns_of
+from sqlstream.connectors.connector import BatchWriter, columns_of
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import quoted, schema_ddl
 from sqlstream.errors import ConnectorError
 from sqlstream.paths import as_segment

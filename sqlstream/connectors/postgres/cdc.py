@@ -15,7 +15,7 @@ from sqlstream.connectors.changes.source import (
     number_of_scan,
     parts_at_once,
 )
-from sqlstream.connectors.connector import Environment
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.postgres.changes import PostgresChangeServer
 from sqlstream.connectors.postgres.copies import CopyPlan
 from sqlstream.connectors.postgres.publications import (

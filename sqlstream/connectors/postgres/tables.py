@@ -12,17 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import (
-    UNKNOWN_RANGE,
-    BatchWriter,
-    Environment,
-    LookupTable,
-    RecoverableSink,
-    SinkWriteRange,
-    UpsertSink,
-    ViewTable,
-)
+from sqlstream.connectors.connector import BatchWriter, LookupTable, RecoverableSink, UpsertSink, ViewTable
 from sqlstream.connectors.database_tables import CONNECTIONS, READABLE, TABLE_OPTION, WRITABLE, filters, matched
+from sqlstream.connectors.environment import UNKNOWN_RANGE, Environment, SinkWriteRange
 from sqlstream.connectors.postgres.server import (
     INDEXES,
     check_address,

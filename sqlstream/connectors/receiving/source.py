@@ -18,7 +18,8 @@ from sqlstream.connectors.change_formats import (
     of_message,
 )
 from sqlstream.connectors.changes.source import NO_CHECKPOINT, number_of_scan
-from sqlstream.connectors.connector import Environment, Source, columns_of
+from sqlstream.connectors.connector import Source, columns_of
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS, check_format
 from sqlstream.connectors.http import AUTH_OPTIONS
 from sqlstream.connectors.receiving.receiver import Receiver

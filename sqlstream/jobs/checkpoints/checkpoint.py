@@ -26,8 +26,8 @@ from sqlstream.jobs.checkpoints.fingerprint import (
 from sqlstream.jobs.checkpoints.storage import Storage, damaged, is_json, storage_at
 from sqlstream.planner.node import Node
 from sqlstream.planner.physical import PhysicalPlan, physical_plan
+from sqlstream.planner.physical.engine import REUSES_ALL, Engine, Reuse, engine_of
 from sqlstream.planner.physical.sources import PlannedSources
-from sqlstream.planner.physical.steps import REUSES_ALL, Engine, Reuse, engine_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,19 +21,9 @@ from sqlstream.planner.catalog import Table
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import EngineSettings, PhysicalPlan
+from sqlstream.planner.physical.engine import Engine, Reuse
 from sqlstream.planner.physical.sources import PlannedSources, ThroughSpark
-from sqlstream.planner.physical.steps import (
-    Compute,
-    Engine,
-    Mark,
-    NativeState,
-    Operator,
-    Read,
-    Reuse,
-    Reused,
-    Step,
-    WatermarkSource,
-)
+from sqlstream.planner.physical.steps import Compute, Mark, NativeState, Operator, Read, Reused, Step, WatermarkSource
 from sqlstream.udfs.texts import json_of
 
 Declared = Callable[[str], str]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors import RecoverableSink, SinkWriteRange, connector
-from sqlstream.connectors.connector import UNKNOWN_RANGE
+from sqlstream.connectors.environment import UNKNOWN_RANGE
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.checkpoints.checkpoint import PLAN, RUN, require_plain
 from sqlstream.jobs.checkpoints.fingerprint import LAYOUT_FILE as LAYOUT

@@ -14,7 +14,7 @@ from time import time_ns
 from typing import Any
 from urllib.parse import unquote
 
-from sqlstream.connectors.connector import idle_timeout_ms
+from sqlstream.connectors.table_options import idle_timeout_ms
 from sqlstream.jobs.checkpoints.control import ControlRows
 from sqlstream.jobs.checkpoints.storage import damaged
 from sqlstream.jobs.reports.counts import ROWS, SOURCE_METRIC, counts_of, ends_of, observed, values_of

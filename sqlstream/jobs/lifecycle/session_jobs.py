@@ -61,10 +61,9 @@ from sqlstream.planner.operators.joined_sides import joined_scans
 from sqlstream.planner.operators.lookup import Lookup
 from sqlstream.planner.operators.top_n import first_rows
 from sqlstream.planner.physical import PhysicalPlan, physical_plan
-from sqlstream.planner.physical.steps import watermarked_nodes
+from sqlstream.planner.physical.engine import watermarked_nodes
 from sqlstream.planner.rules.push_filters import comparisons
 from sqlstream.plans import (
-    COLLIDING,
     FormerPlan,
     Root,
     engine_settings_of,
@@ -73,6 +72,7 @@ from sqlstream.plans import (
     scanned_tables,
     side_tables,
 )
+from sqlstream.plans.checks import COLLIDING
 from sqlstream.results import columns_of
 from sqlstream.settings import UPSERT_MATERIALIZE, Settings
 from sqlstream.spark.handle import SparkHandle, spark_settings

@@ -27,7 +27,7 @@ from sqlstream.jobs.records.record import Description
 from sqlstream.latency import clock_interval_ms, is_low, is_real_time
 from sqlstream.planner.explain import to_json
 from sqlstream.planner.node import Node
-from sqlstream.planner.physical.steps import REUSES_ALL, Engine, Reuse
+from sqlstream.planner.physical.engine import REUSES_ALL, Engine, Reuse
 from sqlstream.plans import reuse_of
 from sqlstream.secrets import NO_SECRETS, Secrets
 from sqlstream.settings import MICRO_BATCH_DURATION, STATE_MEMORY, Settings

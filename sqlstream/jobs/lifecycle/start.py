@@ -36,7 +36,7 @@ from sqlstream.paths import temporary_folder
 from sqlstream.planner.lowering import lower
 from sqlstream.planner.nodes import Output
 from sqlstream.planner.operators.top_n import limit_of
-from sqlstream.planner.physical.steps import Engine
+from sqlstream.planner.physical.engine import Engine
 from sqlstream.plans import scanned_tables
 from sqlstream.results import columns_of
 from sqlstream.spark.running import is_connect

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sqlstream.connectors import Source, connector
-from sqlstream.connectors.connector import LATENCIES, LATENCY_METRIC
+from sqlstream.connectors.environment import LATENCIES, LATENCY_METRIC
 from sqlstream.errors import ExecutionError
 from sqlstream.jobs.reports.counts import (
     LookupTotals,

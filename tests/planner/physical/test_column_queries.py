@@ -7,8 +7,9 @@ import pytest
 from sqlstream.planner.catalog import Function, FunctionKind, Table
 from sqlstream.planner.nodes import Scan
 from sqlstream.planner.physical import physical_plan
+from sqlstream.planner.physical.engine import EngineSettings
 from sqlstream.planner.physical.sources import ThroughSpark
-from sqlstream.planner.physical.steps import EngineSettings, Write
+from sqlstream.planner.physical.steps import Write
 from sqlstream.planner.rules import optimize
 from sqlstream.types import BIGINT
 from tests.planner.plans import plan

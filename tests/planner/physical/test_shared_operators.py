@@ -11,8 +11,9 @@ from sqlstream.planner.catalog import RowKind
 from sqlstream.planner.expressions import sql
 from sqlstream.planner.nodes import StatementSet
 from sqlstream.planner.physical import PhysicalPlan, physical_plan
+from sqlstream.planner.physical.engine import REUSES_ALL, EngineSettings, Reuse
 from sqlstream.planner.physical.shared_operators import branches
-from sqlstream.planner.physical.steps import REUSES_ALL, EngineSettings, Operator, Read, Reuse, Reused
+from sqlstream.planner.physical.steps import Operator, Read, Reused
 from sqlstream.planner.rules import optimize, stages
 from tests.planner.physical.test_column_queries import TABLES, Sources
 from tests.planner.physical.test_shared_reads import MORE

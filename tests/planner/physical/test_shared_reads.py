@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sqlstream.planner.physical import PhysicalPlan, physical_plan
-from sqlstream.planner.physical.steps import REUSES_ALL, Engine, EngineSettings, Read, Reuse, shared_sources
+from sqlstream.planner.physical.engine import REUSES_ALL, Engine, EngineSettings, Reuse
+from sqlstream.planner.physical.read_by_tasks import shared_sources
+from sqlstream.planner.physical.steps import Read
 from sqlstream.planner.rules import optimize
 from tests.planner.physical.test_column_queries import TABLES, Sources
 from tests.planner.plans import plan

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sqlstream.connectors.connector import UNKNOWN_RANGE, SinkWriteRange
+from sqlstream.connectors.environment import UNKNOWN_RANGE, SinkWriteRange
 from sqlstream.connectors.files.sink import require_log
 from sqlstream.errors import SqlStreamError
 from sqlstream.planner.catalog import Table

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sqlstream.connectors import connector
-from sqlstream.connectors.connector import SinkWriteRange
+from sqlstream.connectors.environment import SinkWriteRange
 from sqlstream.connectors.written import WrittenBytes
 from sqlstream.errors import ConnectorError
 from sqlstream.jobs.checkpoints.storage import LocalStorage

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sqlstream.connectors import validate
-from sqlstream.connectors.connector import Environment
+from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.files.filesystem import FileSystem
 from sqlstream.connectors.on_spark.record_files import record_format
 from sqlstream.connectors.stores import http

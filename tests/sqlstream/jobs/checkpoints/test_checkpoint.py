@@ -18,7 +18,7 @@ from sqlstream.planner.operators.over import Sorted
 from sqlstream.planner.operators.top_n import TopN
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
 from sqlstream.planner.operators.windows import AssignWindows
-from sqlstream.planner.physical.steps import REUSES_ALL
+from sqlstream.planner.physical.engine import REUSES_ALL
 from sqlstream.planner.windows import Tumble
 from sqlstream.udfs.spark.batches import murmur3, numbers_of
 from tests.streams import item, table, timed

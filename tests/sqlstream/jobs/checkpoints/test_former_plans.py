@@ -12,7 +12,7 @@ from sqlstream.grammar import parse_script
 from sqlstream.jobs.checkpoints.checkpoint import open_checkpoint
 from sqlstream.jobs.lifecycle.session_jobs import SessionJobs
 from sqlstream.planner.operators.join import RegularJoin, WindowJoin
-from sqlstream.planner.physical.steps import Reuse
+from sqlstream.planner.physical.engine import Reuse
 from sqlstream.plans import Root, former_plans, plan_of
 from sqlstream.settings import MULTI_JOIN, REUSE
 from sqlstream.statements.registry import define

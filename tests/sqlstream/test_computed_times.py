@@ -16,6 +16,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
+from tests.depth import usually
 
 pytestmark = pytest.mark.spark
 
@@ -115,7 +116,7 @@ def test_a_time_of_a_python_function_is_checked_likewise(session: Session, tmp_p
     )
 
 
-@pytest.mark.parametrize("form", _LINES_AND_ROWS)
+@pytest.mark.parametrize("form", USUAL)
 def test_without_on_error_the_job_fails_and_names_the_row(form: str, session: Session, tmp_path: Path) -> None:
     path = write(tmp_path / "in", form)
     declare(session, tmp_path / "in", form)
@@ -131,7 +132,7 @@ def test_without_on_error_the_job_fails_and_names_the_row(form: str, session: Se
             assert "31/01/2024" in str(error.value)
 
 
-@pytest.mark.parametrize("form", _LINES_AND_ROWS)
+@pytest.mark.parametrize("form", usually(["json", "csv", "parquet"], 2))
 def test_a_stored_time_that_is_null_is_named_likewise(form: str, session: Session, tmp_path: Path) -> None:
     write(tmp_path / "in", form)
     session.sql(f"""CREATE TABLE t (id BIGINT, at STRING, v BIGINT) WITH ('connector' = 'filesystem',

@@ -21,6 +21,7 @@ from sqlstream.planner.type_inference import Types, cast
 from sqlstream.types import INTERVAL_OF_MONTHS, DataType
 
 COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+MAY_COMPARE_ROWS = (*COMPARED, exp.In, exp.Between)
 _ALL = (exp.EQ, exp.NullSafeEQ)
 _SOME = (exp.NEQ, exp.NullSafeNEQ)
 _STRICT: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.LT, exp.LTE: exp.LT, exp.GT: exp.GT, exp.GTE: exp.GT}

@@ -33,7 +33,8 @@ from sqlstream.planner.binder.context import Context, bind_error
 from sqlstream.planner.binder.expressions import NULL_DEFAULTS, NULL_TREATMENTS, quoted_name, with_null_treatment
 from sqlstream.planner.binder.generators import no_generator, without_table
 from sqlstream.planner.binder.over_functions import with_treatment_behind
-from sqlstream.planner.binder.respelling import respelled, spelled_out
+from sqlstream.planner.binder.quantifiers import spelled_out
+from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
 from sqlstream.planner.catalog import Catalog, FunctionKind
 from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_args, with_children_changed

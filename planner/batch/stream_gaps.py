@@ -22,7 +22,7 @@ from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.joins import JOIN_KINDS
 from sqlstream.planner.binder.ordering import is_ordered, is_row_count
 from sqlstream.planner.binder.over_functions import POSITIONAL, name_of, without_treatment
-from sqlstream.planner.binder.respelling import all_spelled_out, spelled_out
+from sqlstream.planner.binder.quantifiers import all_spelled_out, spelled_out
 from sqlstream.planner.binder.subqueries import MOST_NULLABLE, tested_group
 from sqlstream.planner.catalog import Catalog, FunctionKind, Table, TimeDomain
 from sqlstream.planner.expressions import (

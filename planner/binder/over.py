@@ -26,6 +26,7 @@ from sqlstream.planner.binder.expressions import (
     is_whole_number,
     types_of,
 )
+from sqlstream.planner.binder.flink_functions import COLLECTING, array_call, leaves_out_the_row, may_lack_rows
 from sqlstream.planner.binder.ordering import Ranked, check_order, filter_rank, sorted_by, window_closing
 from sqlstream.planner.binder.over_functions import (
     POSITIONAL,
@@ -39,7 +40,6 @@ from sqlstream.planner.binder.over_functions import (
     with_treatment,
     without_treatment,
 )
-from sqlstream.planner.binder.respelling import COLLECTING, array_call, leaves_out_the_row, may_lack_rows
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, with_processing_time
 from sqlstream.planner.catalog import TimeDomain
 from sqlstream.planner.expressions import as_expression, conjunction, conjuncts, folded, has_subquery, rewritten

@@ -29,7 +29,7 @@ from sqlstream.planner.binder.hints import state_ttls
 from sqlstream.planner.binder.match_recognize import with_matches
 from sqlstream.planner.binder.ordering import filter_rank, is_ordered
 from sqlstream.planner.binder.over import with_overs
-from sqlstream.planner.binder.respelling import without_quantifiers
+from sqlstream.planner.binder.quantifiers import without_quantifiers
 from sqlstream.planner.binder.scope import Scope, Selected, Visible, expand, with_processing_time
 from sqlstream.planner.binder.select_list import (
     is_aggregation,

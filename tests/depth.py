@@ -20,6 +20,6 @@ def depth(usual: int, at_length: int) -> int:
     return at_length if ALL else usual
 
 
-def usually(values: Iterable[Any], *usual: int) -> Sequence[Any]:
-    """The values as parameters of a test, which it takes always at the places ``usual``, and else only at length."""
-    return [v if i in usual else pytest.param(v, marks=pytest.mark.long) for i, v in enumerate(values)]
+def usually(values: Iterable[Any], *usual: Any) -> Sequence[Any]:
+    """The values as parameters of a test, which takes the ``usual`` ones always, and the others only at length."""
+    return [value if value in usual else pytest.param(value, marks=pytest.mark.long) for value in values]

@@ -17,6 +17,7 @@ import pytest
 
 from sqlstream.spark.not_installed import BEYOND_PLANNING
 from sqlstream.version import __version__
+from tests.depth import usually
 from tests.distributions import FULL, PLANNER, ROOT, build, full_project, name_of, planner_project
 from tests.test_packaging import QUERY, _environment, _install
 
@@ -179,9 +180,7 @@ def test_planner_alone_serves_editors(planning: Path, tmp_path: Path):
     assert '"completionProvider"' in done.stdout, done.stderr
 
 
-@pytest.mark.parametrize(
-    "command", ["run -e", "shell", *(pytest.param(c, marks=pytest.mark.long) for c in ("serve", "jobs list", "test"))]
-)
+@pytest.mark.parametrize("command", usually(["run -e", "shell", "serve", "jobs list", "test"], "run -e", "shell"))
 def test_commands_that_need_more_say_what_to_install(command: str, planning: Path, tmp_path: Path):
     (tmp_path / "a.sql").write_text(QUERY)
     (tmp_path / "a.golden").write_text("# a\nstatement\nSELECT 1\n")

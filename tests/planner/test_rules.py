@@ -186,7 +186,7 @@ QUERIES = (
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("query", usually(QUERIES, 0, 2, 5))
+@pytest.mark.parametrize("query", usually(QUERIES, *(QUERIES[i] for i in (0, 2, 5))))
 def test_optimized_plan_has_the_result_of_the_bound_plan(spark, tmp_path, query):
     from tests.streams import Streams
 

@@ -32,8 +32,7 @@ RECORDS = {
     "json": ['{"id": 5, "at": "31/01/2024", "v": 4, "more": [1]}', '{"v": 5, "id": 6}'],
     "parquet": ['{"id":5,"at":"31/01/2024","v":4}', '{"id":6,"at":null,"v":5}'],
 }
-_LINES_AND_ROWS = ["json", pytest.param("csv", marks=pytest.mark.long), "parquet"]
-USUAL = ["json", *(pytest.param(form, marks=pytest.mark.long) for form in ("csv", "parquet"))]
+USUAL = usually(["json", "csv", "parquet"], "json")
 WINDOW = (
     "SELECT COUNT(*) AS id FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY window_start, window_end"
 )
@@ -132,7 +131,7 @@ def test_without_on_error_the_job_fails_and_names_the_row(form: str, session: Se
             assert "31/01/2024" in str(error.value)
 
 
-@pytest.mark.parametrize("form", usually(["json", "csv", "parquet"], 2))
+@pytest.mark.parametrize("form", usually(["json", "csv", "parquet"], "parquet"))
 def test_a_stored_time_that_is_null_is_named_likewise(form: str, session: Session, tmp_path: Path) -> None:
     write(tmp_path / "in", form)
     session.sql(f"""CREATE TABLE t (id BIGINT, at STRING, v BIGINT) WITH ('connector' = 'filesystem',

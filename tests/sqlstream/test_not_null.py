@@ -17,7 +17,7 @@ from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.results import Rows
 from sqlstream.session import Session
-from tests.depth import ALL
+from tests.depth import ALL, usually
 
 pytestmark = pytest.mark.spark
 
@@ -65,9 +65,7 @@ def declare(session: Session, format: str, path: Path, columns: str, **options: 
     session.sql(f"CREATE TABLE t ({columns}) WITH ({listed})")
 
 
-@pytest.mark.parametrize(
-    "format", ["json", *(pytest.param(name, marks=pytest.mark.long) for name in ("csv", "parquet")), "orc"]
-)
+@pytest.mark.parametrize("format", usually(["json", "csv", "parquet", "orc"], "json", "orc"))
 def test_a_null_fails_the_job_with_the_file_and_the_row(format: str, session: Session, tmp_path: Path) -> None:  # noqa: A002
     write(format, tmp_path / "in" / f"ä 1.{format}")
     declare(session, format, tmp_path / "in", COLUMNS.partition(", WATERMARK")[0])

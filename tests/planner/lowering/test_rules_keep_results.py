@@ -62,7 +62,7 @@ class Bids:
         return table
 
 
-@pytest.mark.parametrize("query", usually(QUERIES, 0, 3, 5))
+@pytest.mark.parametrize("query", usually(QUERIES, *(QUERIES[i] for i in (0, 3, 5))))
 def test_bound_and_optimized_plans_give_the_same_rows(streams, query):
     streams.write(BIDS, ROWS)
     plan = bind_query(parse_query(query), Bids())

@@ -16,6 +16,7 @@ from sqlstream.connectors.on_spark.task_files import task_writer
 from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.session import Session
+from tests.depth import usually
 from tests.sqlstream.connectors.test_columnar_files import at_all_doors, rows, table
 
 pytestmark = pytest.mark.spark
@@ -145,9 +146,7 @@ def test_types_that_avro_lacks_are_refused_with_the_table(spark, tmp_path):
         assert reason in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "form", ["avro", *(pytest.param(form, marks=pytest.mark.long) for form in ("arrow", "csv", "json"))]
-)
+@pytest.mark.parametrize("form", usually(["avro", "arrow", "csv", "json"], "avro"))
 def test_a_stream_writes_files_once_with_a_log_of_spark(spark, tmp_path, form):
     source, target = tmp_path / "in", tmp_path / "out"
     source.mkdir()

@@ -15,6 +15,7 @@ import pytest
 
 from sqlstream.connectors import connector
 from sqlstream.connectors.on_spark.delta_sink import DeltaWriter
+from tests.depth import usually
 from tests.sqlstream.connectors.lakes import Race, SharedTable, expected
 from tests.sqlstream.connectors.test_delta_sink import append, stored, table, upsert, writer_of
 
@@ -122,7 +123,7 @@ def test_columns_may_be_added_meanwhile(tmp_path: Path, race: DeltaRace) -> None
     assert len(stored(tmp_path)) == 21
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 20))])
+@pytest.mark.parametrize("seed", usually(range(20), 0, 1, 2))
 def test_no_row_is_lost_or_doubled(tmp_path: Path, race: DeltaRace, seed: int) -> None:
     """Other writers append, delete and put together between attempts."""
     to = writer_of(table(tmp_path, keys=["id"]))

@@ -17,6 +17,7 @@ from sqlstream.connectors import connector
 from sqlstream.connectors.lakes import iceberg_merge
 from sqlstream.connectors.on_spark.iceberg_sink import IcebergWriter
 from sqlstream.errors import ConnectorError
+from tests.depth import usually
 from tests.sqlstream.connectors.lakes import Race, SharedTable, batches_of, expected, materialized
 from tests.sqlstream.connectors.test_iceberg import (
     append,
@@ -340,7 +341,7 @@ def test_nan_is_a_key(catalog: dict[str, str]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Delete operation did not match any records")
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 20))])
+@pytest.mark.parametrize("seed", usually(range(20), 0, 1))
 @pytest.mark.parametrize("partition_by", ["", "bucket(3, id)"])
 def test_no_row_is_lost_or_doubled(catalog: dict[str, str], race: IcebergRace, seed: int, partition_by: str) -> None:
     """Other writers append, delete and overwrite between attempts."""

@@ -92,7 +92,7 @@ def test_a_job_goes_on_behind_its_checkpoint_and_bad_messages_have_their_place(
     assert [a for a, *_ in rows(session, "SELECT * FROM kept")] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("query", usually(["SELECT a FROM t", "SELECT DISTINCT a FROM t"], 1))
+@pytest.mark.parametrize("query", usually(["SELECT a FROM t", "SELECT DISTINCT a FROM t"], "SELECT DISTINCT a FROM t"))
 def test_messages_of_a_schema_that_is_registered_later_are_read(
     session: Session, topics: Topics, tmp_path: Path, query: str
 ):

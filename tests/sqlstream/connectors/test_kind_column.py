@@ -62,7 +62,7 @@ def left(session: Session, query: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("format", usually(["json", "csv", "parquet"], 0))
+@pytest.mark.parametrize("format", usually(["json", "csv", "parquet"], "json"))
 def test_changes_of_files_amount_to_the_rows_that_are_left(spark: Any, tmp_path: Path, format: str) -> None:  # noqa: A002
     _write(tmp_path / "in", format, CHANGES)
     with Session(spark) as session:

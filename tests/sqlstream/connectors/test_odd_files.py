@@ -286,7 +286,7 @@ def test_a_file_that_is_emptied_while_a_micro_batch_reads_it_is_named(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("skips", usually([False, True], 0))
+@pytest.mark.parametrize("skips", usually([False, True], False))
 @pytest.mark.parametrize(
     ("statement", "format"),
     [

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 
 from sqlstream.connectors import connector, sink_connector, source_connector
 from sqlstream.connectors.on_spark.file_sink import faults, refusing
+from tests.depth import usually
 
 pytestmark = pytest.mark.spark
 
@@ -140,7 +141,7 @@ def table_of(make_table, tmp_path):
     return make
 
 
-@pytest.mark.parametrize("name", [n if n in _USUAL else pytest.param(n, marks=pytest.mark.long) for n in TABLES])
+@pytest.mark.parametrize("name", usually(TABLES, *_USUAL))
 def test_a_sink_and_its_own_source_agree(name: str, table_of, spark, environment) -> None:
     kinds = TABLES[name][0]
     most = 120 // len(kinds)

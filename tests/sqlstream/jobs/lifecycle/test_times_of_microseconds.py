@@ -58,7 +58,7 @@ def written(folder: Path, name: str) -> list[tuple[str, int]]:
     return sorted((str(row.get("window_end", row.get("ts")))[11:].removesuffix("Z")[:8], row["n"]) for row in rows)
 
 
-@pytest.mark.parametrize("engine", usually(["columnar", "native"], 0))
+@pytest.mark.parametrize("engine", usually(["columnar", "native"], "columnar"))
 def test_rows_in_order_are_in_their_windows(spark: Any, tmp_path: Path, engine: str) -> None:
     late = 0
     for end, numbers in (("pause", [0]), ("pause", [1, 2]), ("final", [3, 4, 5])):

@@ -6,6 +6,8 @@ times that Spark sees are therefore shifted so that its clock starts at the year
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from sqlglot import exp
@@ -90,7 +92,13 @@ what operators say of held watermarks."""
 
 def hidden_names(rows: DataFrame) -> list[str]:
     """The names of the hidden columns that the rows have."""
-    return [name for name in _HIDDEN if name in rows.columns]
+    return present(rows, _HIDDEN)
+
+
+def present(rows: DataFrame, names: Iterable[str]) -> list[str]:
+    """Those of the names that the rows have as columns. Spark is asked once: its answer is a whole schema."""
+    columns = rows.columns
+    return [name for name in names if name in columns]
 
 
 def hidden(rows: DataFrame) -> list[Column]:
@@ -109,15 +117,16 @@ def hidden_results(rows: DataFrame) -> list[Column]:
     """The hidden columns of a query's result that sinks read: the kind of each row, and the rows of side outputs for
     other tables.
     """
-    return [column(name) for name in (ROW_KIND, LATE_TABLE, LATE) if name in rows.columns]
+    return [column(name) for name in present(rows, (ROW_KIND, LATE_TABLE, LATE))]
 
 
 def aligned(rows: DataFrame, names: set[str]) -> list[Column]:
     """Returns the hidden columns ``names`` in a fixed order, so that DataFrames can be united. A missing one is added:
     with +I for the kind of row, with NULL otherwise.
     """
+    own = hidden_names(rows)
     return [
-        column(name) if name in rows.columns else F.lit(_MISSING.get(name)).cast(kind).alias(name)
+        column(name) if name in own else F.lit(_MISSING.get(name)).cast(kind).alias(name)
         for name, kind in _HIDDEN.items()
         if name in names
     ]
@@ -127,7 +136,7 @@ def passing(rows: DataFrame) -> exp.Expression | None:
     """A condition that is true for control rows and rows of side outputs, which bypass operators. It tests whether one
     of the hidden columns that only such rows have is set. None if ``rows`` has none of these columns.
     """
-    markers = [exp.column(name, quoted=True).is_(exp.null()).not_() for name in PASSING if name in rows.columns]
+    markers = [exp.column(name, quoted=True).is_(exp.null()).not_() for name in present(rows, PASSING)]
     return as_expression(exp.or_(*markers)) if markers else None
 
 

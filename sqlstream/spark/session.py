@@ -21,6 +21,7 @@ from sqlstream.spark.java import java_heap, memory_limit, require_java
 from sqlstream.spark.log import new_log
 from sqlstream.spark.not_installed import MISSING_PACKAGE
 from sqlstream.spark.private_settings import start_java
+from sqlstream.spark.remembered_classes import remember_classes
 from sqlstream.spark.running import require_master, running_session
 from sqlstream.spark.tuning.applied import (
     be_quiet,
@@ -204,6 +205,7 @@ def prepared(spark: SparkSession, tuning: Tuning = ALL) -> SparkSession:
         if spark.conf.get(key, None) is None:
             spark.conf.set(key, value)
     require_suitable(spark)
+    remember_classes(spark)
     be_quiet(tuning)
     send_package(spark)
     return spark
@@ -245,6 +247,7 @@ def _local_session(master: str, settings: Mapping[str, str], secrets: Secrets, t
     _in_effect = tuning
     atexit.register(end_jvm)
     expect_end_of_java()
+    remember_classes(spark)
     tune_running(spark, tuning)
     send_package(spark)
     return spark

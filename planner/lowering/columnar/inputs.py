@@ -18,7 +18,7 @@ from sqlstream.planner.catalog import Column as TableColumn
 from sqlstream.planner.fields import Schema
 from sqlstream.planner.lowering.context import Context, Places
 from sqlstream.planner.lowering.functions import bound_calls
-from sqlstream.planner.lowering.hidden_columns import column, hidden_clock, micros, quoted
+from sqlstream.planner.lowering.hidden_columns import column, hidden_clock, micros, present, quoted
 from sqlstream.planner.lowering.time import required_time, time_name, time_of
 from sqlstream.planner.node import Node, Unary
 from sqlstream.planner.operators.window_aggregate import WindowAggregate
@@ -191,7 +191,7 @@ _PASSED_ON = (EMITTED_AHEAD, HOLD, BARRIER, LATE_TABLE, LATE, LIFT, *PARTS)
 
 def passed_on(rows: DataFrame) -> list[Column]:
     """The hidden columns of ``rows`` that the exchange sends to the kernel together with the data."""
-    return [column(name) for name in _PASSED_ON if name in rows.columns]
+    return [column(name) for name in present(rows, _PASSED_ON)]
 
 
 def row_kind() -> Column:

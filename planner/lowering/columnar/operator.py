@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from sqlstream.errors import UnsupportedError
 from sqlstream.planner.lowering.columnar.inputs import TIME, Files, InputField, Inputs, files_of, hashed_by_exchange
 from sqlstream.planner.lowering.context import Context
-from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS, column, event_time
+from sqlstream.planner.lowering.hidden_columns import END_OF_INPUT_MS, EPOCH_SHIFT_MS, column, event_time, present
 from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.time import EVENT_TIME, observed
 from sqlstream.planner.physical import PhysicalPlan
@@ -207,7 +207,7 @@ def run(
     inputs = [rows] if isinstance(rows, DataFrame) else list(rows)
     readers = list(files) if isinstance(files, Sequence) else [files] * len(inputs)
     assert len(inputs) == len(readers) == operator.kernel.ports, "one input for each port"
-    passing = {name for frame in inputs for name in (LATE_TABLE, HOLD) if name in frame.columns}
+    passing = {name for frame in inputs for name in present(frame, (LATE_TABLE, HOLD))}
     operators = (operator, *(link.operator for link in above))
     late = any(link.late_table is not None for link in operators) or LATE_TABLE in passing
     group_of = {port: group for group in together for port in group.ports}

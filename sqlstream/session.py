@@ -21,11 +21,11 @@ from sqlstream.results import Columns, Rows
 from sqlstream.runner import ControlledJob, Runner
 from sqlstream.spark.running import loaded
 from sqlstream.statements.checking import check_script, script_warnings, warnings_of_script
-from sqlstream.statements.definitions import CreatedAs, created_as
 from sqlstream.statements.explaining import explained
 from sqlstream.statements.queries import reach_views
 from sqlstream.statements.registry import statement_type
 from sqlstream.statements.statement import Execution
+from sqlstream.statements.tables import CreatedAs, created_as
 from sqlstream.udfs.functions import describe
 from sqlstream.workspace import Workspace
 

@@ -12,7 +12,7 @@ from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
 from sqlstream.grammar.trees import clauses_of, match_recognize_of, table_clauses_of, table_function_of
 from sqlstream.planner.bad_rows import action_of
-from sqlstream.planner.batch.respelling import is_asof, nearest
+from sqlstream.planner.batch.asof import is_asof, nearest
 from sqlstream.planner.batch.spark_gaps import spark_gaps
 from sqlstream.planner.batch.spark_text import VIEW, Input, Resolved
 from sqlstream.planner.binder.calls import GROUP_WINDOWS, PANES, SPARK_WINDOWS, TIME_MARKERS, WINDOW_PROPERTIES

@@ -7,7 +7,6 @@ these, but for columns of tables whose name stands for nothing else.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
@@ -19,6 +18,7 @@ from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import is_double_quoted
 from sqlstream.planner import intervals
 from sqlstream.planner.aggregate_order import in_words_of_spark, with_orders_behind
+from sqlstream.planner.batch.asof import as_lateral, is_asof, nearest
 from sqlstream.planner.batch.clauses import group_in_words_of_spark, window_in_words_of_spark, with_selects
 from sqlstream.planner.batch.memberships import Memberships, with_unknown
 from sqlstream.planner.batch.select_lists import (
@@ -27,6 +27,7 @@ from sqlstream.planner.batch.select_lists import (
     with_aliases_read,
     with_grouping_of_spark,
 )
+from sqlstream.planner.batch.unnested import Unnested
 from sqlstream.planner.binder import hints
 from sqlstream.planner.binder.calls import aggregate_name, check_aggregate_order, expanded
 from sqlstream.planner.binder.context import Context, bind_error
@@ -37,208 +38,15 @@ from sqlstream.planner.binder.quantifiers import spelled_out
 from sqlstream.planner.binder.respelling import respelled
 from sqlstream.planner.binder.temporal_joins import NO_COMPARISON
 from sqlstream.planner.catalog import Catalog, FunctionKind
-from sqlstream.planner.expressions import conjuncts, subquery_of_in, with_args, with_children_changed
+from sqlstream.planner.expressions import subquery_of_in, with_args, with_children_changed
 from sqlstream.planner.fields import Field, Schema, shown_name
 from sqlstream.planner.functions.calls import AGGREGATE_WRAPPERS, spark_name
 from sqlstream.planner.functions.spelling import filled
 from sqlstream.planner.row_values import of_one_type, row_values
 from sqlstream.planner.type_inference import Types
-from sqlstream.types import UNKNOWN, DataType
-
-# --- ASOF joins, as lateral subqueries of the nearest row of the right side -----------------------------------
-
+from sqlstream.types import DataType
 
 _MAKING_ROWS = (BuiltinKind.GENERATOR, BuiltinKind.TABLE)
-_NEWEST_FIRST = {exp.GTE: True, exp.GT: True, exp.LTE: False, exp.LT: False}
-
-
-@dataclass(frozen=True)
-class Nearest:
-    """What an ASOF JOIN compares: ``value`` is the right side's value; ``descending`` is True if the greatest value
-    that matches is the nearest.
-    """
-
-    value: exp.Expr
-    descending: bool
-
-
-def is_asof(join: exp.Expr) -> bool:
-    """Whether an expression is an ASOF JOIN."""
-    return isinstance(join, exp.Join) and join.text("method").upper() == "ASOF"
-
-
-def nearest(join: exp.Join) -> Nearest | None:
-    """Returns what an ASOF JOIN compares. None for USING, and where the text alone does not show to which side a value
-    belongs.
-    """
-    if join.args.get("using") or not join.this.alias_or_name:
-        return None
-    written = join.args.get("match_condition") or join.args.get("on")
-    comparisons = [one for one in map(_compared, conjuncts(written)) if one is not None] if written is not None else []
-    right = join.this.alias_or_name.casefold()
-    named = [nearest for one in comparisons if (nearest := _of_right(one, right)) is not None]
-    return named[0] if len(named) == len(comparisons) == 1 else None
-
-
-def as_lateral(join: exp.Join, right: exp.Expr, conditions: Sequence[exp.Expr], key: Sequence[str]) -> exp.Join:
-    """Rewrites an ASOF JOIN as a LATERAL join with a query: the rows of ``right`` that fulfil the ``conditions``,
-    nearest value first, LIMIT 1. Of rows with equal values the one with the least ``key`` (columns of ``right``) is
-    first.
-    """
-    wanted = nearest(join)
-    assert wanted is not None, "the join is no batch"
-    alias = exp.to_identifier(join.this.alias_or_name, quoted=True)
-    of_key = (exp.column(exp.to_identifier(name, quoted=True), table=alias.copy()) for name in key)
-    ordered = [exp.Ordered(this=wanted.value.copy(), desc=wanted.descending or None, nulls_first=not wanted.descending)]
-    ordered += [exp.Ordered(this=column, nulls_first=True) for column in of_key]
-    query = exp.Select(
-        expressions=[exp.Star()],
-        from_=exp.From(this=right),
-        where=exp.Where(this=exp.and_(*conditions, copy=True)),
-        order=exp.Order(expressions=ordered),
-        limit=exp.Limit(expression=exp.Literal.number(1)),
-    )
-    lateral = exp.Lateral(this=exp.Subquery(this=query), alias=exp.TableAlias(this=alias))
-    return exp.Join(this=lateral, side=join.args.get("side"), on=exp.true())
-
-
-def _compared(condition: exp.Expr) -> exp.Binary | None:
-    plain = condition.unnest()
-    return plain if isinstance(plain, exp.Binary) and type(plain) in _NEWEST_FIRST else None
-
-
-def _of_right(condition: exp.Binary, right: str) -> Nearest | None:
-    one, other = (_reads(side, right) for side in (condition.left, condition.right))
-    descending = _NEWEST_FIRST[type(condition)]
-    if (one, other) == (False, True):
-        return Nearest(condition.right, descending)
-    return Nearest(condition.left, not descending) if (one, other) == (True, False) else None
-
-
-def _reads(value: exp.Expr, right: str) -> bool | None:
-    """Whether a value reads the right side alone, or the left one; None where that is not known."""
-    tables = {column.parts[0].name.casefold() if len(column.parts) > 1 else "" for column in value.find_all(exp.Column)}
-    if not tables or "" in tables or (right in tables and len(tables) > 1):
-        return None
-    return right in tables
-
-
-# --- types of what UNNEST reads -------------------------------------------------------------------------------
-# Spark spells UNNEST of an ARRAY and of a MAP with other generators, and its parser knows no types.
-
-
-class Unnested:
-    """Infers the types of the values that the UNNESTs of a query expand. ``columns`` maps the lower-case names of all
-    columns of the query's tables to their types.
-    """
-
-    def __init__(self, columns: Mapping[str, DataType]) -> None:
-        self._columns = columns
-        self._inside: set[int] = set()
-        self._known_sources: dict[int, tuple[exp.Select, tuple[exp.Expr, ...]]] = {}
-
-    def type_of_argument(self, unnest: exp.Unnest) -> DataType:
-        """The type of the value that UNNEST expands; UNKNOWN if only Spark can tell."""
-        return self.type_of(unnest.expressions[0])
-
-    def type_of(self, expression: exp.Expr) -> DataType:
-        """The type of an expression in the query; UNKNOWN if only Spark can tell."""
-        names = {column.name: self._column(column) for column in expression.find_all(exp.Column)}
-        return Types(tuple(Field(name, kind) for name, kind in names.items())).of(expression)
-
-    def _column(self, column: exp.Column) -> DataType:
-        """The column of the innermost query around that has one of this name."""
-        select = column.find_ancestor(exp.Select)
-        while select is not None:
-            for source in self._sources(select):
-                if not column.table or column.table.casefold() == source.alias_or_name.casefold():
-                    kind = self._of_source(source, column.name.casefold())
-                    if kind is not None:
-                        return kind
-            select = select.find_ancestor(exp.Select)
-        return UNKNOWN
-
-    def _sources(self, select: exp.Select) -> tuple[exp.Expr, ...]:
-        """What may have columns of types that are known: not what is unnested, of which there may be many."""
-        if id(select) not in self._known_sources:
-            kinds = exp.Table | exp.Values | exp.Subquery
-            sources: tuple[exp.Expr, ...] = tuple(s for s in _sources(select) if isinstance(s, kinds))
-            self._known_sources[id(select)] = select, sources
-        return self._known_sources[id(select)][1]
-
-    def _of_source(self, source: exp.Expr, name: str) -> DataType | None:
-        alias = source.args.get("alias")
-        renamed = [c.name.casefold() for c in alias.columns] if isinstance(alias, exp.TableAlias) else []
-        if renamed and name not in renamed:
-            return None
-        position = renamed.index(name) if renamed else None
-        if isinstance(source, exp.Values):
-            return self.type_of(_at(source, position)) if position is not None else None
-        if isinstance(source, exp.Subquery):
-            return self._of_query(source.this, name, position)
-        if not isinstance(source, exp.Table):
-            return None
-        given = _given_by_with(source)
-        if given is None:
-            return self._columns.get(name) if position is None else UNKNOWN
-        listed = [c.name.casefold() for c in given.args["alias"].columns]
-        if position is None and name in listed:
-            position = listed.index(name)
-        return self._of_query(given.this, name, position)
-
-    def _of_query(self, query: exp.Expr, name: str, position: int | None) -> DataType | None:
-        """A column of the query's result, by its name or its position; UNKNOWN where * is before it."""
-        while isinstance(query, exp.SetOperation | exp.Subquery):
-            query = query.this
-        if isinstance(query, exp.Values):
-            return self._of_source(query, name) if position is None else self.type_of(_at(query, position))
-        if not isinstance(query, exp.Select) or id(query) in self._inside:
-            return UNKNOWN
-        self._inside.add(id(query))
-        try:
-            if position is not None:
-                stars = any(e.is_star for e in query.expressions[: position + 1])
-                return UNKNOWN if stars else self.type_of(_nth(query.expressions, position))
-            for expression in query.expressions:
-                if not expression.is_star and expression.alias_or_name.casefold() == name:
-                    return self.type_of(expression)
-            stars = any(expression.is_star for expression in query.expressions)
-            kinds = (self._of_source(source, name) for source in self._sources(query) if stars)
-            return next((kind for kind in kinds if kind is not None), None)
-        finally:
-            self._inside.discard(id(query))
-
-
-def _at(values: exp.Values, position: int) -> exp.Expr:
-    row: exp.Expr = values.expressions[0]
-    return _nth(row.expressions, position) if isinstance(row, exp.Tuple) else row
-
-
-def _nth(expressions: list[exp.Expr], position: int) -> exp.Expr:
-    """The one at the position, or NULL where there are fewer, which is a mistake that Spark tells."""
-    return expressions[position] if position < len(expressions) else exp.Null()
-
-
-def _sources(select: exp.Select) -> Iterator[exp.Expr]:
-    start = select.args.get("from_")
-    if isinstance(start, exp.From):
-        yield start.this
-    for join in select.args.get("joins") or ():
-        yield join.this
-
-
-def _given_by_with(table: exp.Table) -> exp.CTE | None:
-    """The query of WITH that the name stands for."""
-    around = table.parent
-    while around is not None:
-        given = around.args.get("with_")
-        for cte in given.expressions if isinstance(given, exp.With) else ():
-            if not table.db and cte.alias.casefold() == table.name.casefold():
-                return cte if isinstance(cte, exp.CTE) else None
-        around = around.parent
-    return None
-
-
 _SECONDS_OF_A_DAY = 86_400
 _NAME_THE_SIDES = "Write the names of the tables before the columns, as in ON l.k = r.k AND l.x >= r.x."
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlstream.errors import Span
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.spans import span_of
-from sqlstream.planner.batch.respelling import is_asof
+from sqlstream.planner.batch.asof import is_asof
 from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outside
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.catalog import Catalog, Table

@@ -16,7 +16,7 @@ from sqlstream.functions.catalogue import kind_of
 from sqlstream.functions.result_types import incompatible
 from sqlstream.grammar.depth import on_deep_stack
 from sqlstream.grammar.trees import table_function_of
-from sqlstream.planner.batch.respelling import is_asof
+from sqlstream.planner.batch.asof import is_asof
 from sqlstream.planner.batch.scopes import Queries, Scope, Scopes, columns_outside, parts_of, steps_of
 from sqlstream.planner.binder.calls import aggregate_name
 from sqlstream.planner.binder.joins import JOIN_KINDS

@@ -12,7 +12,7 @@ from sqlstream.planner import unsupported
 from sqlstream.planner.binder.context import Context, refuse_rest
 from sqlstream.planner.binder.correlation import value_of_no_rows
 from sqlstream.planner.binder.expressions import ClauseContext, bind, bind_condition, types_of
-from sqlstream.planner.binder.joins import is_always_true
+from sqlstream.planner.binder.join_conditions import is_always_true
 from sqlstream.planner.binder.scope import Scope, Visible, names_under
 from sqlstream.planner.binder.select_list import aggregates, with_lateral_aliases
 from sqlstream.planner.binder.subqueries import Subqueries

@@ -25,7 +25,7 @@ from sqlstream.planner.binder.hints import (
     with_time_to_live,
 )
 from sqlstream.planner.binder.inserts import SideRowFields, side_table, side_values
-from sqlstream.planner.binder.joins import joined_using
+from sqlstream.planner.binder.join_conditions import joined_using
 from sqlstream.planner.binder.scope import Scope, Visible, names_under
 from sqlstream.planner.binder.time_travel import constant_as_of
 from sqlstream.planner.catalog import Column, Function, FunctionKind, Table, TimeDomain, View

@@ -33,13 +33,8 @@ from sqlstream.planner.binder.hints import (
     refuse_lookup_clause,
     with_hinted_options,
 )
-from sqlstream.planner.binder.joins import (
-    WhereConditions,
-    in_order_of_keys,
-    in_order_of_text,
-    is_always_true,
-    stream_join,
-)
+from sqlstream.planner.binder.join_conditions import is_always_true
+from sqlstream.planner.binder.joins import WhereConditions, in_order_of_keys, in_order_of_text, stream_join
 from sqlstream.planner.binder.laterals import is_lateral_query, lateral_join, lateral_kind
 from sqlstream.planner.binder.lookups import (
     TIME_TRAVEL,

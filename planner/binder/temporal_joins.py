@@ -14,15 +14,8 @@ from sqlstream.planner.binder.changelogs import check_changes
 from sqlstream.planner.binder.context import Context, bind_error, refuse_rest
 from sqlstream.planner.binder.expressions import ClauseContext, bind_condition
 from sqlstream.planner.binder.hints import ttl_ms_of
-from sqlstream.planner.binder.joins import (
-    MIRRORED,
-    Sides,
-    comparisons_of,
-    pair_conjunction,
-    scope_of_both,
-    with_distinct_fields,
-    written_conditions,
-)
+from sqlstream.planner.binder.join_conditions import MIRRORED, Sides, comparisons_of, pair_conjunction
+from sqlstream.planner.binder.joins import scope_of_both, with_distinct_fields, written_conditions
 from sqlstream.planner.binder.scope import Scope, Visible
 from sqlstream.planner.binder.windows import time_field
 from sqlstream.planner.catalog import APPEND_ONLY, TimeDomain

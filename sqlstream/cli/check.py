@@ -20,9 +20,9 @@ from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.grammar import format_script, nodes, parse_script
 from sqlstream.results import Rows
 from sqlstream.statements.checking import changes_from_flink, script_warnings
-from sqlstream.statements.definitions import create_table
 from sqlstream.statements.explaining import compiled_plan, plan_page
 from sqlstream.statements.registry import define
+from sqlstream.statements.tables import create_table
 
 if TYPE_CHECKING:
     from sqlstream.session import Session

@@ -1,7 +1,7 @@
 """Classes of Java as PySpark finds them: by name, for each column and each DataFrame.
 
 py4j asks Java for a class each time it is named, and for each of its static methods; for a short name, such as
-``PythonUtils``, Java looks through all its jars. A query of a few rows spends a tenth of its planning on that.
+``PythonUtils``, Java looks through all its jars. The start of a query names some 250 of both.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ def remember_classes(spark: SparkSession) -> None:
         view.__class__ = _RememberingView  # PySpark's own objects hold this view already
 
 
-class _RememberingView(JVMView):
+class _RememberingView(JVMView):  # type: ignore[misc] # py4j has no annotations
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
         if type(found) is JavaClass:
-            found = vars(self)[name] = _RememberingClass(found._fqn, self._gateway_client)
+            found = _RememberingClass(found._fqn, self._gateway_client)
+            setattr(self, name, found)
         return found
 
 
-class _RememberingClass(JavaClass):
+class _RememberingClass(JavaClass):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         found = super().__getattr__(name)
         if type(found) is JavaMember:
-            vars(self)[name] = found
+            setattr(self, name, found)
         return found

@@ -17,9 +17,11 @@ from sqlstream.options import find
 from sqlstream.planner.catalog import Table, View
 from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.results import Rows
-from sqlstream.statements.definitions import bare, declared_view, definition_of, tables_of
+from sqlstream.statements.definition_texts import definition_of
+from sqlstream.statements.definitions import declared_view
 from sqlstream.statements.partitions import WRONG_CHANGE, change_partitions, partition_names
 from sqlstream.statements.statement import OK, Defined, Definition, Execution
+from sqlstream.statements.tables import bare, tables_of
 from sqlstream.statements.upkeep import look_after, require_upkeep
 from sqlstream.workspace import Workspace
 

@@ -5,36 +5,24 @@ A copy of the workspace takes the same statements when a script is only checked.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
-
-from sqlglot import exp
+from typing import TYPE_CHECKING
 
 from sqlstream.batch import Batch, chosen, only_as_batch
-from sqlstream.batch.running import Batches
-from sqlstream.catalog import DOES_NOT_EXIST, Catalog, Mount, Path, full_name
-from sqlstream.catalogs.declaring import KINDS, declared_table, expanded, qualified
-from sqlstream.catalogs.declaring import create_table as declaring_statement
+from sqlstream.catalog import DOES_NOT_EXIST, full_name
+from sqlstream.catalogs.declaring import KINDS, expanded, qualified
 from sqlstream.catalogs.functions import declared_function
-from sqlstream.catalogs.registered_columns import with_registered_columns
-from sqlstream.catalogs.store import Bound, Stored, options_of_new
-from sqlstream.connectors import SessionTable, connector
-from sqlstream.connectors.secrets import masked
-from sqlstream.errors import BindError, Span, SqlStreamError
-from sqlstream.grammar import format_script, nodes, to_sql
+from sqlstream.catalogs.store import Stored
+from sqlstream.errors import BindError, SqlStreamError
+from sqlstream.grammar import nodes
 from sqlstream.planner.binder import bind_view
 from sqlstream.planner.catalog import Table, View
-from sqlstream.planner.nodes import Output
 from sqlstream.planner.suggestions import did_you_mean
-from sqlstream.plans import plan_of
 from sqlstream.results import Rows
-from sqlstream.secrets import shown_value
 from sqlstream.settings import without_effect
-from sqlstream.statements.queries import start_insert
 from sqlstream.statements.statement import OK, Defined, Definition, Execution, S
-from sqlstream.types import DataType
+from sqlstream.statements.tables import bare, create_as, create_table, declared, remove_rows, table_of_query, tables_of
 from sqlstream.udfs.hiding import hiding
 from sqlstream.workspace import Workspace
 
@@ -42,8 +30,6 @@ if TYPE_CHECKING:
     from sqlstream.jobs import Job
     from sqlstream.query import Query
 
-
-WRONG_COLUMNS = "SS216"
 NO_FUNCTION = "SS203"
 
 # --- tables ---------------------------------------------------------------------------------------------------
@@ -82,7 +68,7 @@ class CreateTable(Definition[nodes.CreateTable]):
         that the session stores for the replaced table are removed.
         """
         if statement.query is not None:
-            return _create_as(statement, statement.query, execution)
+            return create_as(statement, statement.query, execution)
         replaced = tables_of(statement.name, execution.workspace) if statement.replace else []
         self.define(statement, execution.workspace, execution.text)
         for table in replaced:
@@ -92,72 +78,6 @@ class CreateTable(Definition[nodes.CreateTable]):
     def starts_job(self, statement: nodes.CreateTable) -> bool:
         """Whether the statement starts a job, which CREATE TABLE with AS does."""
         return statement.query is not None
-
-
-def tables_of(name: nodes.Name, workspace: Workspace) -> list[Table]:
-    """A list with the table of that name. Empty if the name is not that of a table, or its definition cannot be
-    read.
-    """
-    try:
-        relation = workspace.catalog.required(name)
-    except SqlStreamError:
-        return []
-    return [relation] if isinstance(relation, Table) else []
-
-
-def remove_rows(table: Table, execution: Execution) -> None:
-    """Removes the rows that the session stores for a table that is dropped or replaced."""
-    kind = connector(table.connector)
-    if isinstance(kind, SessionTable):
-        kind.drop(execution.runner.folders.root, table)
-
-
-def declared(statement: nodes.CreateTable, catalog: Catalog) -> tuple[Table, Stored]:
-    """Returns a pair: the table that the statement declares, and its definition for the catalog, in which LIKE is
-    replaced by what it copies.
-    """
-    path = catalog.path(statement.name)
-    whole = liked(statement, catalog) if statement.like is not None else statement
-    if not statement.temporary:
-        whole = _with_place(whole, options_of_new(catalog.mount(path[0], statement.name).store, *path[1:]))
-    options = {option.key: expanded(option.value, catalog.variables or {}) for option in whole.options}
-    whole = with_registered_columns(whole, options)
-    table = declared_table(whole, catalog, full_name(path), catalog.variables)
-    return table, Stored(replace(whole, name=bare(path[2], statement.name)))
-
-
-def _with_place(statement: nodes.CreateTable, place: Mapping[str, str]) -> nodes.CreateTable:
-    """The statement with the options that its catalog knows. BindError SS246 where it says others."""
-    given = {option.key: option for option in statement.options}
-    wrong = next((option for key, option in given.items() if option.value != place.get(key, option.value)), None)
-    if wrong is not None:
-        message = f"'{wrong.key}' of a table in this catalog is '{shown_value(wrong.key, place[wrong.key])}'"
-        raise BindError("SS246", message, wrong.span, hint="Leave the option out, or create a TEMPORARY TABLE.")
-    new = (nodes.Option(key, value, span=statement.name.span) for key, value in place.items() if key not in given)
-    return replace(statement, options=(*statement.options, *new))
-
-
-def create_table(statement: nodes.CreateTable, table: Table, stored: Stored, catalog: Catalog) -> bool:
-    """Adds a declared table to the catalog. Returns False if the table exists already and the statement has IF NOT
-    EXISTS.
-    """
-    if statement.must_exist:
-        catalog.required(statement.name)
-    return catalog.create(
-        statement.name,
-        table,
-        if_not_exists=statement.if_not_exists,
-        replace=statement.replace,
-        temporary=statement.temporary,
-        stored=stored,
-    )
-
-
-def bare(name: str, written: nodes.Name) -> nodes.Name:
-    """Returns ``name`` as a name without catalog and database. Errors about it point to where ``written`` is in the
-    text.
-    """
-    return nodes.Name((name,), span=written.span)
 
 
 # --- views and functions --------------------------------------------------------------------------------------
@@ -364,272 +284,3 @@ def _apply_to_spark(type_: Definition[S], statement: S, execution: Execution) ->
     type_.define(statement, trial, execution.text)
     with hiding(trial.settings.secrets):
         execution.runner.spark.apply(trial.settings)
-
-
-# --- CREATE TABLE … AS ----------------------------------------------------------------------------------------
-
-
-CreatedAs = tuple[Table, Stored, tuple[str, ...]]
-"""A table, its definition, and the columns of it that its query fills, in the order of the query."""
-
-
-def _create_as(statement: nodes.CreateTable, query: exp.Expression, execution: Execution) -> Rows | Job:
-    """Create the table and start the job that writes its rows; where the job does not start, there is no table, or
-    the one that it would have replaced."""
-    workspace = execution.workspace
-    catalog = workspace.catalog
-    path = catalog.path(statement.name)
-    table, stored, columns = created_as(statement, query, workspace, execution.batches)
-    replaced = tables_of(statement.name, workspace) if statement.replace else []
-    entry = catalog.entry("relation", path)
-    if not create_table(statement, table, stored, catalog):
-        return OK
-    for before in replaced:
-        remove_rows(before, execution)
-    try:
-        return start_insert(nodes.Insert(statement.name, query, columns, span=statement.span), execution)
-    except SqlStreamError:
-        catalog.drop("TABLE", statement.name)
-        if replaced and entry is not None:
-            before_text = entry.stored if isinstance(entry, Bound) else entry
-            catalog.create(statement.name, replaced[0], temporary=statement.temporary, stored=before_text)
-        raise
-
-
-def created_as(
-    statement: nodes.CreateTable, query: exp.Expression, workspace: Workspace, batches: Batches
-) -> CreatedAs:
-    """Declares the table of CREATE TABLE … AS. Returns a triple: the table, its definition as the catalog stores it,
-    and the names of the columns that the query fills.
-
-    If the query only reads finished (bounded) data, Spark is started to find its columns.
-    """
-    plan = chosen(nodes.Query(query, span=statement.span), workspace)
-    if not isinstance(plan, Batch):
-        return table_of_query(statement, workspace)
-    with batches.analyzed(plan, workspace) as analyzed:
-        return _table(statement, [(name, type_, True) for name, type_ in analyzed.columns], workspace)
-
-
-def table_of_query(statement: nodes.CreateTable, workspace: Workspace) -> CreatedAs:
-    """Declares the table of CREATE TABLE … AS with a query that runs as a stream, without starting Spark.
-
-    Returns a triple: the table, its definition as the catalog stores it, and the names of the columns that the query
-    fills.
-    """
-    assert statement.query is not None
-    plan = plan_of(nodes.Query(statement.query, span=statement.span), workspace)
-    assert isinstance(plan, Output)
-    named_fields = zip(plan.names, plan.schema, strict=True)
-    return _table(statement, [(name, field.type, field.nullable) for name, field in named_fields], workspace)
-
-
-def _table(
-    statement: nodes.CreateTable, typed_names: Iterable[tuple[str, DataType, bool]], workspace: Workspace
-) -> CreatedAs:
-    selected = [
-        nodes.PhysicalColumn(name, type_.to_sqlglot(), nullable, span=statement.name.span)
-        for name, type_, nullable in typed_names
-    ]
-    columns = tuple(_columns(statement, selected))
-    table, stored = declared(replace(statement, columns=columns, query=None), workspace.catalog)
-    return table, stored, tuple(column.name for column in selected) if statement.columns else ()
-
-
-def _columns(statement: nodes.CreateTable, selected: list[nodes.PhysicalColumn]) -> Iterable[nodes.Column]:
-    """Declared columns come first and say what they say; names alone put those of the query into another order."""
-    by_name = {column.name.casefold(): column for column in selected}
-    if any(isinstance(column, nodes.NamedColumn) for column in statement.columns):
-        _require_all(statement, by_name)
-        return [by_name[column.name.casefold()] for column in statement.columns]
-    given = {column.name.casefold() for column in statement.columns}
-    return [*statement.columns, *(column for column in selected if column.name.casefold() not in given)]
-
-
-def _require_all(statement: nodes.CreateTable, by_name: dict[str, nodes.PhysicalColumn]) -> None:
-    for column in statement.columns:
-        if not isinstance(column, nodes.NamedColumn):
-            hint = "Give all columns types, or none."
-            raise BindError(WRONG_COLUMNS, f'column "{column.name}" stands among names alone', column.span, hint=hint)
-        if column.name.casefold() not in by_name:
-            message = f'the query of "{statement.name}" has no column "{column.name}"'
-            raise BindError(WRONG_COLUMNS, message, column.span, hint=f"It has {', '.join(by_name)}.")
-    missing = by_name.keys() - {column.name.casefold() for column in statement.columns}
-    if missing or len(statement.columns) != len(by_name):
-        message = f'the columns of "{statement.name}" are {len(statement.columns)}, and the query gives {len(by_name)}'
-        raise BindError(WRONG_COLUMNS, message, statement.name.span, hint="Name each column of the query once.")
-
-
-# --- CREATE TABLE … LIKE --------------------------------------------------------------------------------------
-
-
-WRONG_LIKE = "SS294"
-
-T = TypeVar("T")
-
-_FEATURES = ("CONSTRAINTS", "DISTRIBUTION", "GENERATED", "METADATA", "OPTIONS", "PARTITIONS", "WATERMARKS")
-_OVERWRITTEN = ("GENERATED", "METADATA", "OPTIONS", "WATERMARKS")
-_INCLUDING, _EXCLUDING, _OVERWRITING = "INCLUDING", "EXCLUDING", "OVERWRITING"
-
-
-def liked(statement: nodes.CreateTable, catalog: Catalog) -> nodes.CreateTable:
-    """Returns the CREATE TABLE with LIKE replaced by what it copies from the other table. BindError SS294 where both
-    tables define the same.
-    """
-    like = statement.like
-    assert like is not None
-    source = _source(like, catalog)
-    ways, span = _ways(like), statement.name.span
-    keys = statement.primary_key, source.primary_key
-    partitions = statement.partitioned_by, source.partitioned_by
-    buckets = statement.distribution, source.distribution
-    return replace(
-        statement,
-        like=None,
-        columns=_columns_of_both(statement, source, ways),
-        watermark=_watermark(statement, source, ways["WATERMARKS"]),
-        primary_key=_of_one(*keys, ways, span, "has a PRIMARY KEY", "CONSTRAINTS"),
-        partitioned_by=_of_one(*partitions, ways, span, "has partitions", "PARTITIONS"),
-        distribution=_of_one(*buckets, ways, span, "is DISTRIBUTED", "DISTRIBUTION"),
-        options=_options(statement, source, ways["OPTIONS"]),
-        comment=statement.comment,
-    )
-
-
-def _source(like: nodes.LikeTable, catalog: Catalog) -> nodes.CreateTable:
-    relation = catalog.required(like.source)
-    if isinstance(relation, View):
-        hint = "Write CREATE TABLE … AS SELECT * FROM the view, or give the columns."
-        raise BindError(WRONG_LIKE, f'"{relation.name}" is a view, and LIKE takes tables', like.source.span, hint=hint)
-    return definition_of(relation, catalog, catalog.path(like.source))
-
-
-def _ways(like: nodes.LikeTable) -> dict[str, str]:
-    """What happens to each feature; those of ALL hold where nothing else is said."""
-    said: dict[str, str] = {}
-    for option in like.options:
-        if option.feature in said:
-            raise _wrong(f"LIKE says twice what happens to {option.feature}", option.span)
-        if option.action == _OVERWRITING and option.feature not in (*_OVERWRITTEN, "ALL"):
-            raise _wrong(f"{option.feature} cannot be overwritten", option.span, "Write INCLUDING or EXCLUDING.")
-        said[option.feature] = option.action
-    default = said.get("ALL", _INCLUDING)
-    ways = {feature: said.get(feature, default) for feature in _FEATURES}
-    if "ALL" not in said and "OPTIONS" not in said:
-        ways["OPTIONS"] = _OVERWRITING
-    return ways
-
-
-def _wrong(message: str, span: Span, hint: str | None = None) -> BindError:
-    return BindError(WRONG_LIKE, message, span, hint=hint)
-
-
-_FEATURE_OF = {nodes.ComputedColumn: "GENERATED", nodes.MetadataColumn: "METADATA"}
-
-
-def _columns_of_both(
-    statement: nodes.CreateTable, source: nodes.CreateTable, ways: dict[str, str]
-) -> tuple[nodes.Column, ...]:
-    """The columns of the source in their order, those that are overwritten in their place, then the others."""
-    own = {column.name.casefold(): column for column in statement.columns}
-    columns: list[nodes.Column] = []
-    for column in source.columns:
-        way = ways[_FEATURE_OF[type(column)]] if type(column) in _FEATURE_OF else _INCLUDING
-        given = own.get(column.name.casefold())
-        if way == _EXCLUDING:
-            continue
-        if given is not None and not (way == _OVERWRITING and type(given) is type(column)):
-            message = f'column "{column.name}" is in the table of LIKE already'
-            raise _wrong(message, given.span, "Leave it out, or give it another name.")
-        columns.append(own.pop(column.name.casefold(), column))
-    return (*columns, *own.values())
-
-
-def _watermark(statement: nodes.CreateTable, source: nodes.CreateTable, way: str) -> nodes.WatermarkDef | None:
-    if way == _EXCLUDING or source.watermark is None:
-        return statement.watermark
-    if statement.watermark is not None and way != _OVERWRITING:
-        hint = "Write LIKE t (OVERWRITING WATERMARKS), or EXCLUDING WATERMARKS."
-        raise _wrong("the table of LIKE has a WATERMARK, too", statement.watermark.span, hint)
-    return statement.watermark or source.watermark
-
-
-def _of_one(own: T, others: T, ways: dict[str, str], span: Span, what: str, feature: str) -> T:
-    """What one of the two tables says. SS294 where each says something."""
-    if ways[feature] == _EXCLUDING:
-        return own
-    if own and others:
-        raise _wrong(f"the table of LIKE {what}, too", span, f"Write LIKE t (EXCLUDING {feature}).")
-    return own or others
-
-
-def _options(statement: nodes.CreateTable, source: nodes.CreateTable, way: str) -> tuple[nodes.Option, ...]:
-    if way == _EXCLUDING:
-        return statement.options
-    own = {option.key: option for option in statement.options}
-    twice = next((own[option.key] for option in source.options if option.key in own), None)
-    if twice is not None and way != _OVERWRITING:
-        hint = "Write LIKE t (OVERWRITING OPTIONS), or EXCLUDING OPTIONS."
-        raise _wrong(f'option "{twice.key}" is in the table of LIKE, too', twice.span, hint)
-    kept = [own.pop(option.key, option) for option in source.options]
-    return tuple(_placed([*kept, *own.values()], statement.name.span))
-
-
-def _placed(options: Iterable[nodes.Option], span: Span) -> Iterable[nodes.Option]:
-    """Options of the other table stand in another text."""
-    return (replace(option, span=span) for option in options)
-
-
-# --- definitions as text --------------------------------------------------------------------------------------
-
-
-def create_table_text(table: Table, catalog: Catalog, path: Path) -> str:
-    """The CREATE TABLE statement that declares ``table``, as formatted text with secrets masked, for SHOW CREATE."""
-    statement = definition_of(table, catalog, path)
-    shown = masked((option.key, option.value) for option in statement.options)
-    temporary = catalog.is_temporary("relation", path)
-    options = tuple(nodes.Option(key, value) for key, value in shown)
-    return _laid_out(replace(statement, name=printed_name(path), options=options, temporary=temporary))
-
-
-def create_view_text(view: View, catalog: Catalog, path: Path) -> str:
-    """The CREATE VIEW statement of ``view``, as formatted text, for SHOW CREATE."""
-    temporary = catalog.is_temporary("relation", path)
-    return _laid_out(nodes.CreateView(printed_name(path), view.query, view.columns, temporary=temporary))
-
-
-def create_materialized_text(statement: nodes.CreateMaterializedView, path: Path) -> str:
-    """The CREATE MATERIALIZED VIEW statement, as formatted text with secrets masked, for SHOW CREATE."""
-    shown = masked((option.key, option.value) for option in statement.options)
-    options = tuple(nodes.Option(key, value) for key, value in shown)
-    return _laid_out(replace(statement, name=printed_name(path), options=options))
-
-
-def create_catalog_text(mount: Mount) -> str:
-    """The CREATE CATALOG statement of a catalog, as formatted text with secrets masked, for SHOW CREATE."""
-    options = tuple(nodes.Option(key, value) for key, value in masked(mount.options))
-    return _laid_out(nodes.CreateCatalog(nodes.Name((mount.name,)), options, comment=mount.comment))
-
-
-def _laid_out(
-    statement: nodes.CreateTable | nodes.CreateView | nodes.CreateMaterializedView | nodes.CreateCatalog,
-) -> str:
-    return format_script(to_sql(statement)).strip()
-
-
-def printed_name(path: Path) -> nodes.Name:
-    """The name under which SHOW CREATE prints an object: only its last part if it is in the default database, else all
-    parts.
-    """
-    return nodes.Name(path[2:] if full_name(path) == path[2] else path)
-
-
-def definition_of(table: Table, catalog: Catalog, path: Path) -> nodes.CreateTable:
-    """A CREATE TABLE statement that defines the table again: the one that created it, without IF NOT EXISTS, OR REPLACE
-    and TEMPORARY; if that is unknown, one that is made from the table's columns and options.
-    """
-    entry = catalog.entry("relation", path)
-    stored = entry.stored if isinstance(entry, Bound) else entry
-    if stored is not None and isinstance(stored.statement, nodes.CreateTable):
-        return replace(stored.statement, if_not_exists=False, replace=False, must_exist=False, temporary=False)
-    return replace(declaring_statement(table), name=nodes.Name((path[2],)))

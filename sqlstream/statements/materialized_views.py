@@ -19,8 +19,8 @@ from sqlstream.planner.nodes import Insert, Output
 from sqlstream.plans import FormerPlan, former_plans, looked_up_tables, plan_of, scanned_tables
 from sqlstream.results import Rows, key_of
 from sqlstream.settings import UPSERT_MATERIALIZE
-from sqlstream.statements.definitions import bare
 from sqlstream.statements.statement import OK, Defined, Definition, Execution
+from sqlstream.statements.tables import WRONG_COLUMNS, bare
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ NO_KEY = "SS692"
 OF_ITSELF = "SS693"
 NO_VIEW = "SS694"
 
-_WRONG_COLUMNS = "SS216"
 _WRONG_INTERVAL = "SS696"
 _INTERVAL = "execution.checkpointing.interval"
 
@@ -248,14 +247,14 @@ def _columns(statement: nodes.CreateMaterializedView, plan: Output) -> Iterator[
     given = statement.columns
     if given and len(given) != len(plan.names):
         message = f'the columns of "{statement.name}" are {len(given)}, and the query gives {len(plan.names)}'
-        raise BindError(_WRONG_COLUMNS, message, statement.name.span, hint="Name each column of the query once.")
+        raise BindError(WRONG_COLUMNS, message, statement.name.span, hint="Name each column of the query once.")
     for position, (name, field) in enumerate(zip(plan.names, plan.schema, strict=True)):
         column = given[position] if given else nodes.NamedColumn(name, span=statement.name.span)
         if isinstance(column, nodes.PhysicalColumn):
             yield column
         elif field.type.is_unknown:
             message = f'the type of column "{column.name}" of "{statement.name}" is known to Spark alone'
-            raise BindError(_WRONG_COLUMNS, message, statement.name.span, hint="Give it one: CAST(… AS STRING).")
+            raise BindError(WRONG_COLUMNS, message, statement.name.span, hint="Give it one: CAST(… AS STRING).")
         else:
             yield nodes.PhysicalColumn(column.name, field.type.to_sqlglot(), field.nullable, span=column.span)
 

@@ -19,7 +19,7 @@ from sqlstream.planner.fields import Schema
 from sqlstream.planner.intervals import as_interval
 from sqlstream.planner.properties import changelog_text
 from sqlstream.results import Rows, moment, time_text, watermark_text
-from sqlstream.statements.definitions import (
+from sqlstream.statements.definition_texts import (
     create_catalog_text,
     create_materialized_text,
     create_table_text,

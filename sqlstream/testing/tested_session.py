@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from sqlstream.errors import SqlStreamError
 from sqlstream.grammar import nodes, parse_script, to_sql
 from sqlstream.plans import Planned, Root, plan_of
-from sqlstream.statements.definitions import declared, table_of_query
 from sqlstream.statements.mocking import mocked
 from sqlstream.statements.registry import is_definition
+from sqlstream.statements.tables import declared, table_of_query
 from sqlstream.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from psycopg.conninfo import make_conninfo
 from tests.server_places import free_port, open_directory
 
 USER, PASSWORD = "postgres", "hunter2"
+_SLOTS_ARE_FREE_SECONDS = 60
 
 
 class PostgresServer:
@@ -82,6 +84,16 @@ class PostgresServer:
     def rows(self, query: str) -> list[tuple[object, ...]]:
         with self.connected() as connection:
             return connection.execute(query).fetchall()
+
+    def drop_slots(self) -> None:
+        """Drops all replication slots, each when it is free: the server finds out a little later that its reader has
+        gone.
+        """
+        deadline = time.monotonic() + _SLOTS_ARE_FREE_SECONDS
+        while active := self.rows("SELECT slot_name FROM pg_replication_slots WHERE active"):
+            assert time.monotonic() < deadline, f"somebody still reads {active}"
+            time.sleep(0.05)
+        self.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
 
     def _run(self, program: str, *arguments: str | Path) -> None:
         command: Sequence[str] = [str(self._programs / program), *map(str, arguments)]

@@ -37,8 +37,7 @@ _slots = count()
 def server(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
     yield postgres_server
     postgres_server.execute("ALTER ROLE postgres RESET ALL")
-    for (name,) in postgres_server.rows("SELECT slot_name FROM pg_replication_slots"):
-        postgres_server.execute(f"SELECT pg_drop_replication_slot('{name}')")
+    postgres_server.drop_slots()
     for (name,) in postgres_server.rows("SELECT quote_ident(pubname) FROM pg_publication"):
         postgres_server.execute(f"DROP PUBLICATION {name}")
     postgres_server.execute("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")

@@ -21,8 +21,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def server(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
     yield postgres_server
-    for (name,) in postgres_server.rows("SELECT slot_name FROM pg_replication_slots"):
-        postgres_server.execute(f"SELECT pg_drop_replication_slot('{name}')")
+    postgres_server.drop_slots()
     for (name,) in postgres_server.rows("SELECT quote_ident(pubname) FROM pg_publication"):
         postgres_server.execute(f"DROP PUBLICATION {name}")
     postgres_server.execute("DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
@@ -90,7 +89,7 @@ def test_a_job_keeps_a_copy_of_what_a_query_gives(orders: Session, server: Postg
 @pytest.mark.long
 def test_a_job_whose_slot_is_gone_says_so(orders: Session, server: PostgresServer):
     run(orders, _TOTALS)
-    server.execute("SELECT pg_drop_replication_slot('orders')")
+    server.drop_slots()
     with pytest.raises(SqlStreamError, match='SS621: slot "orders" is gone, and with it the changes behind '):
         run(orders, _TOTALS)
 

@@ -6,10 +6,13 @@ which stands for any word (``fields.#.kind``). Nothing unknown or unreadable get
 
 from __future__ import annotations
 
+import glob
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.planner.suggestions import with_list
@@ -123,6 +126,13 @@ def _path(text: str) -> str:
     if "\0" in text or any(len(name) > _LONGEST_NAME for name in names) or sum(map(len, names)) > _LONGEST_PATH:
         raise ValueError(text)
     return _nonempty(text)
+
+
+def from_here(path: str) -> str:
+    """The path, which begins at this process's directory if it is relative, but for URIs and environment variables."""
+    here = str(Path.cwd())
+    is_elsewhere = urlsplit(path).scheme or path.startswith(("/", "${")) or glob.has_magic(here)
+    return path if is_elsewhere else f"{here}/{path}"
 
 
 def _nonempty(text: str) -> str:

@@ -24,11 +24,13 @@ from sqlstream.errors import Diagnostic, Span, SqlStreamError
 from sqlstream.options import (
     MISSING_OPTION,
     NOT_EXECUTED,
+    PATH,
     UNKNOWN_OPTION,
     WRONG_VALUE,
     Option,
     check_value,
     find,
+    from_here,
     hint_of,
     parsed,
 )
@@ -128,10 +130,10 @@ class Connector(ABC):
     @final
     def values(self, table: Table) -> dict[str, Any]:
         """Returns the options of a checked table as parsed Python values, with defaults. None: the option has neither
-        value nor default.
+        value nor default. Relative paths begin at the directory of this process.
         """
         given = {key: value for key, value in table.options if not key.startswith(OF_METADATA) and key != REPLACED}
-        return parsed(self.known_options, given)
+        return self._from_here(parsed(self.known_options, given))
 
     @final
     def resolved_values(self, table: Table) -> dict[str, Any]:
@@ -139,7 +141,12 @@ class Connector(ABC):
 
         Raises ConnectorError SS560 if a variable is not set.
         """
-        return resolved(self.values(table))
+        return self._from_here(resolved(self.values(table)))
+
+    def _from_here(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Java and the processes of tasks stay in the directory where Spark was started, wherever this process goes."""
+        keys = (option.key for option in self.known_options if option.kind is PATH)
+        return values | {key: from_here(values[key]) for key in keys if values[key] is not None}
 
     @final
     @property

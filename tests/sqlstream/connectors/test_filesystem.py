@@ -65,6 +65,21 @@ def _run(environment, source, sink, checkpoint: Path) -> None:
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
+def test_relative_paths_begin_where_the_process_is_and_not_where_java_was_started(
+    make_table, environment, read_all, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in.csv").write_text("1,a\n2,b\n")
+    given = ("in.csv", "csv")
+    for path, form in (("out/rows", "parquet"), ("again", "json")):
+        source = make_table("filesystem", "a INT; b STRING", path=given[0], format=given[1])
+        sink = make_table("filesystem", "a INT; b STRING", path=path, format=form)
+        _run(environment, source, sink, tmp_path / "writing" / path)
+        assert sorted(read_all(sink)) == [(1, "a"), (2, "b")]
+        assert [*(tmp_path / path).glob(f"*.{form}")]
+        given = (path, form)
+
+
 def test_a_resumed_job_goes_on_where_it_stopped(make_table, environment, read_all, tmp_path) -> None:
     source = make_table("filesystem", "line STRING", path=tmp_path / "in", format="text")
     sink = make_table("filesystem", "line STRING", path=tmp_path / "out", format="text")

@@ -195,7 +195,13 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         "appends files to, each batch exactly once, or, as parquet with a PRIMARY KEY, keeps the rows of now in."
     )
     options = (
-        Option("path", PATH, "A file, a directory or a glob pattern; as a sink a directory.", required=True, sink=True),
+        Option(
+            "path",
+            PATH,
+            "A file, a directory or a glob pattern; as a sink a directory. Relative ones begin where the process is.",
+            required=True,
+            sink=True,
+        ),
         Option(
             "format",
             one_of(*_OF_ROWS, *TEXT_FORMATS, planned=("protobuf", "raw")),

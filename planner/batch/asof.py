@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlstream.functions.builtin import BuiltinKind
 from sqlstream.planner.expressions import conjuncts
 
 _NEWEST_FIRST = {exp.GTE: True, exp.GT: True, exp.LTE: False, exp.LT: False}

@@ -21,6 +21,7 @@ from sqlstream.planner.suggestions import did_you_mean
 from sqlstream.planner.type_inference import Types, cast
 from sqlstream.udfs.joins import JoinKind
 
+
 def is_always_true(condition: exp.Expr | None) -> bool:
     """Whether a join has no condition, or ON TRUE."""
     return condition is None or (isinstance(condition, exp.Boolean) and bool(condition.this))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -76,7 +74,6 @@ def test_a_test_of_the_readme_is_blessed(team):
 @pytest.mark.spark
 @pytest.mark.long
 def test_the_jobs_run_over_files(team):
-    files = ("local/tables.sql", "queries/views.sql", "queries/revenue_job.sql")  # whose paths begin where Java does
-    run = subprocess.run([sys.executable, "-m", "sqlstream", "run", *files], capture_output=True, text=True, check=True)
+    output = sqlstream("run", "local/tables.sql", "queries/views.sql", "queries/revenue_job.sql")
     (shown,) = (block.partition("```")[0] for block in README.split("```text\n") if block.startswith("+I["))
-    assert sorted(line for line in run.stdout.splitlines() if line.startswith("+I[")) == sorted(shown.splitlines())
+    assert sorted(line for line in output.splitlines() if line.startswith("+I[")) == sorted(shown.splitlines())

@@ -129,10 +129,13 @@ def _path(text: str) -> str:
 
 
 def from_here(path: str) -> str:
-    """The path, which begins at this process's directory if it is relative, but for URIs and environment variables."""
+    """The path, which begins at this process's directory if it is relative; URIs, environment variables, and paths in a
+    directory whose name would be a pattern, are left alone.
+    """
+    if path.startswith(("/", "${")) or urlsplit(path).scheme:
+        return path
     here = str(Path.cwd())
-    is_elsewhere = urlsplit(path).scheme or path.startswith(("/", "${")) or glob.has_magic(here)
-    return path if is_elsewhere else f"{here}/{path}"
+    return path if glob.has_magic(here) else f"{here}/{path}"
 
 
 def _nonempty(text: str) -> str:

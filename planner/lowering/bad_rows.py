@@ -25,7 +25,7 @@ from sqlstream.planner.changes import is_upsert
 from sqlstream.planner.expressions import columns_of
 from sqlstream.planner.lowering.context import Context
 from sqlstream.planner.lowering.functions import called_function, cast_arguments, register_tolerant
-from sqlstream.planner.lowering.hidden_columns import column, passes_by, quoted
+from sqlstream.planner.lowering.hidden_columns import column, passes_by, present, quoted
 from sqlstream.types import DataType
 from sqlstream.udfs.bad_records import BAD, READ_FROM, READ_LINE
 from sqlstream.udfs.event_times import HINT, OUT_OF_RANGE
@@ -70,12 +70,13 @@ def parted(rows: DataFrame, letter: Letter, on_error: OnError, counted: str | No
     if counted is None or on_error.table is None:
         return rows.where(~bad).drop(_ERROR)
     side = {LATE_TABLE: F.lit(marker(on_error.table)), LATE: letter.bytes}
+    columns = rows.columns
     values = [
         F.when(bad, side[name]).otherwise(column(name)) if name in side else F.when(~bad, column(name))
-        for name in rows.columns
+        for name in columns
     ]
-    named = [value.alias(name) for value, name in zip(values, rows.columns, strict=True) if name != _ERROR]
-    missing = [F.when(bad, value).alias(name) for name, value in side.items() if name not in rows.columns]
+    named = [value.alias(name) for value, name in zip(values, columns, strict=True) if name != _ERROR]
+    missing = [F.when(bad, value).alias(name) for name, value in side.items() if name not in columns]
     return rows.select(*named, *missing)
 
 
@@ -264,7 +265,7 @@ def with_required(rows: DataFrame, table: Table, names: tuple[str, ...], time_er
     lacks = [lack for c in checked for lack in _of_column(table, c, not c.nullable)]
     if lacks or time_error is not None:
         rows = without_rows(rows, lambda of_file: _complete(rows, names, lacks, time_error, of_file))
-    places = [name for name in (READ_FROM, READ_LINE) if name in rows.columns]
+    places = present(rows, (READ_FROM, READ_LINE))
     return rows.drop(*places) if places else rows
 
 

@@ -23,7 +23,7 @@ from sqlstream.planner.firing import LateAction
 from sqlstream.planner.lowering.bad_rows import letters_for
 from sqlstream.planner.lowering.branches import each_taken, is_for
 from sqlstream.planner.lowering.context import Context
-from sqlstream.planner.lowering.hidden_columns import aligned, column, passes_by, quoted
+from sqlstream.planner.lowering.hidden_columns import aligned, column, passes_by, present, quoted
 from sqlstream.planner.node import Node
 from sqlstream.planner.nodes import StatementSet, dead_letter_tables
 from sqlstream.planner.operators.lookup import failed_marker, lookup_nodes
@@ -156,7 +156,7 @@ def lower_statement_set(node: StatementSet, step: Step, context: Context) -> Dat
     groups = [(inserts, _rows_below(inserts[0], node, context)) for inserts in branches(step)]
     updating = [inserts for inserts, rows in groups if ROW_KIND in rows.columns]
     updated = {node.inserts[branch.place].table.name for inserts in updating for branch in inserts}
-    side = {name for _, rows in groups for name in (LATE_TABLE, LATE) if name in rows.columns}
+    side = {name for _, rows in groups for name in present(rows, (LATE_TABLE, LATE))}
     written = _Rows(node, updated, side, context)
     return _counted(reduce(DataFrame.union, [written.numbered(rows, inserts) for inserts, rows in groups]), node)
 

@@ -69,6 +69,7 @@ from sqlstream.options import WRONG_VALUE
 from sqlstream.planner.bad_rows import action_of, missing_are_null, tolerates_bad_rows
 from sqlstream.planner.catalog import Column, RowKind, Table
 from sqlstream.planner.lowering.bad_rows import has_checks, has_required, path_of
+from sqlstream.planner.lowering.hidden_columns import present
 from sqlstream.planner.lowering.time import time_name
 from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType, from_arrow
@@ -341,7 +342,7 @@ def _json_rows(
     else:
         position = _metadata("file.path") if tolerates_bad_rows(table) else None
         rows = decode(files, _LINE, table, named, values, {**keep, **parts}, position, of_files=True)
-    extra = [name for name in (BAD, ROW_KIND) if name in rows.columns]
+    extra = present(rows, (BAD, ROW_KIND))
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts, *read_from)))
 
 

@@ -40,6 +40,7 @@ from sqlstream.errors import ConnectorError
 from sqlstream.formats.decoder import OptionalRecords
 from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
 from sqlstream.planner.catalog import Table
+from sqlstream.planner.lowering.hidden_columns import present
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords
@@ -198,7 +199,7 @@ def with_lift(keep: Mapping[str, SparkColumn], messages: DataFrame) -> dict[str,
 
 
 def _columns_of(rows: DataFrame, columns: tuple[str, ...]) -> list[SparkColumn]:
-    extra = [name for name in (BAD, ROW_KIND, LIFT) if name in rows.columns]
+    extra = present(rows, (BAD, ROW_KIND, LIFT))
     return [F.col(quoted(name)) for name in (*columns, *extra)]
 
 
@@ -270,7 +271,7 @@ def rows_by_tasks(
     kinds = {c.name: c.type for c in records_columns(table)}
     names = {f.name: f"value{i}" for i, f in enumerate(records.decoder.schema)}
     given = {name: as_variants(names[name], kinds[name]).alias(name) for name in payload}
-    bad = [F.col(name) for name in (BAD, LIFT) if name in rows.columns]
+    bad = map(F.col, present(rows, (BAD, LIFT)))
     return rows.select(*(metadata[name].alias(name) if name in metadata else given[name] for name in columns), *bad)
 
 

@@ -30,6 +30,7 @@ from sqlstream.connectors.receiving.spool import Spool
 from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Table
+from sqlstream.planner.lowering.hidden_columns import present
 from sqlstream.secrets import Secrets
 from sqlstream.spark.internals import make_active
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
@@ -100,7 +101,7 @@ def rows_of_messages(
     texts = messages if in_bytes else messages.withColumn("value", F.col("value").cast("string"))
     read = decode_changes if has_kinds(table) else decode
     rows = read(texts, "value", table, payload, values, keep, place)
-    extra = [F.col(name) for name in (BAD, ROW_KIND) if name in rows.columns]
+    extra = map(F.col, present(rows, (BAD, ROW_KIND)))
     return rows.select(*(F.col(quoted(name)) for name in columns), *extra)
 
 

@@ -35,6 +35,7 @@ from sqlstream.connectors.on_spark.kafka import (
 from sqlstream.connectors.on_spark.records import decode, encode
 from sqlstream.connectors.schema_formats import has_schema
 from sqlstream.planner.catalog import RowKind, Table
+from sqlstream.planner.lowering.hidden_columns import present
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kernel import ROW_KIND
@@ -93,7 +94,7 @@ def _of_plain_json(
     texts = messages.withColumn(_TEXT, F.coalesce(F.col("value").cast("string"), _key_text(table, values)))
     payload = tuple(name for name in columns if name not in keep)
     rows = decode(texts, _TEXT, table, payload, values, keep, place_of_message())
-    extra = [name for name in (BAD, ROW_KIND, LIFT) if name in rows.columns]
+    extra = present(rows, (BAD, ROW_KIND, LIFT))
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra)))
 
 

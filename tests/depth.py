@@ -1,7 +1,8 @@
 """How deep tests go: ``make test`` shows of every feature that it works, ``make test-all`` repeats that at length.
 
 Where a test takes cases, random examples or changed texts from a large number of them, it asks here for how many. The
-marker ``long`` is for tests that repeat on more kinds of jobs, or through more processes, what a shorter one shows.
+marker ``long`` is for tests that repeat on more kinds of jobs, or through more processes, what a shorter one shows, and
+for most of those that keep Spark busy for ten seconds.
 """
 
 from __future__ import annotations
@@ -21,5 +22,12 @@ def depth(usual: int, at_length: int) -> int:
 
 
 def usually(values: Iterable[Any], *usual: Any) -> Sequence[Any]:
-    """The values as parameters of a test, which takes the ``usual`` ones always, and the others only at length."""
-    return [value if value in usual else pytest.param(value, marks=pytest.mark.long) for value in values]
+    """The values as parameters of a test, which takes the ``usual`` ones always, and the others only at length; tuples
+    where it has several parameters.
+    """
+    return [
+        value
+        if value in usual
+        else pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.long)
+        for value in values
+    ]

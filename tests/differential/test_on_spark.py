@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 
 ROUNDS = int(os.environ.get("SQLSTREAM_EXAMPLES", "1"))
 QUERIES = 5
-_SAMPLE = {"group_by", "hop", "late_data", "pivot", "regular_join", "session", "subqueries", "top_n", "window_join"}
+_SAMPLE = {"group_by", "hop", "late_data", "pivot", "regular_join", "session", "top_n"}
 """Files whose first query runs here; ``make both-modes`` runs all of all files."""
 
 

@@ -45,6 +45,7 @@ def test_query_equals_pandas(name, session, left):
     assert_frame_equal(comparable(frame), comparable(getattr(windows_in_pandas, name)(left)), check_dtype=False)
 
 
+@pytest.mark.long
 def test_results_of_each_hour_withdraw_one_another(session, left):
     query = run(session, "hourly_delays")
     panes: set[str] = set()

@@ -44,6 +44,7 @@ _OF_ROWS = re.compile(r"ROW\(|\.st\b|\(\w\.\w+, |\.arr\b|UNION|INTERSECT|EXCEPT"
 """Queries with rows and arrays whose types only coercion makes equal, for which the module itself is run."""
 
 
+@pytest.mark.long
 def test_queries_over_finished_data_in_every_mode(spark, tmp_path):
     texts = [text for text in random_queries(seed=33, number=depth(100, 1000)) if not _OF_ROWS.search(text)]
     with session_over_empty_files(tmp_path) as session:
@@ -52,6 +53,7 @@ def test_queries_over_finished_data_in_every_mode(spark, tmp_path):
     assert counts["batch"] > 5
 
 
+@pytest.mark.long
 def test_counts_of_arguments(spark):
     """Each function of Spark's with one argument more, and with one less, than it takes."""
     spelled_as_in_spark = (f for f in FUNCTIONS.values() if f.origin is Origin.SPARK and not f.spark)

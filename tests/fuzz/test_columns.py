@@ -62,7 +62,7 @@ def streaming(spark: Any, folder: Path, rows: list[dict[str, object]]) -> Iterat
 @pytest.mark.spark
 def test_tasks_compute_what_spark_computes(spark: Any, tmp_path: Path) -> None:
     random = Random(35)
-    candidates = [random_expression(random) for _ in range(depth(400, 4000))]
+    candidates = [random_expression(random) for _ in range(depth(200, 4000))]
     expressions = [*dict.fromkeys(filter(by_tasks, candidates))]
     assert len(expressions) > len(candidates) / 3
     with streaming(spark, tmp_path, random_rows(random, 300)) as session:
@@ -87,7 +87,7 @@ def test_tasks_compute_what_spark_computes(spark: Any, tmp_path: Path) -> None:
 def test_exchanges_compute_columns_of_the_types_that_spark_gives_them(spark: Any, tmp_path: Path) -> None:
     """A kernel takes columns of one type, whoever computes them."""
     random = Random(53)
-    candidates = (random_expression(random) for _ in range(depth(80, 800)))
+    candidates = (random_expression(random) for _ in range(depth(40, 800)))
     expressions = [*dict.fromkeys(filter(by_tasks, candidates))]
     with streaming(spark, tmp_path, random_rows(random, 50)) as session:
         counts = ", ".join(f"COUNT(DISTINCT {e}) AS x{i}" for i, e in enumerate(expressions))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,26 +14,35 @@ from sqlstream.testing.stepped_job import Flush, SteppedJob
 from tests.depth import ALL
 from tests.planner.physical.spark_plans import expected, seen
 
+_RESTARTED = {
+    "barriers", "changes", "count_windows", "emit_on_close", "evictors", "group_by", "hop", "interval_join",
+    "late_data", "lookup", "match_recognize", "over", "process_functions", "processing_time", "regular_join",
+    "select_lists", "session", "statement_sets", "storm", "subqueries", "temporal_join", "top_n", "triggers", "tumble",
+    "user_windows", "window_changes", "window_join",
+}  # fmt: skip
+"""Files of which ``make test`` restarts a block, at least one for each operator that has state."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A block that runs with restarts is a streaming query there; straight through, bounded jobs must give the same.
 
-    Of those that run straight through alone, ``make test`` streams each file's every fourth, beginning with the first
-    where the file has no restarts, which stream as well.
+    ``make test`` runs each file's every third block, and one as a streaming query: with restarts, or its first. All
+    others are ``long``.
     """
-    blocks = [item for item in items if isinstance(item, GoldenItem)]
-    restarted = {(item.path, item.index) for item in blocks if item.restart}
-    files_with_restarts = {path for path, _ in restarted}
-    alone: Counter[Path] = Counter()
-    for item in blocks:
-        if item.restart:
-            continue
-        if (item.path, item.index) in restarted:
-            item.streaming = False
-        else:
-            nth = 3 if item.path in files_with_restarts else 0
-            item.streaming = item.streaming and (ALL or alone[item.path] % 4 == nth)
-            alone[item.path] += 1
+    streams: dict[Path, list[GoldenItem]] = {}
+    for item in items:
+        if isinstance(item, GoldenItem) and item.block.kind == "stream":
+            streams.setdefault(item.path, []).append(item)
+    for path, blocks in streams.items():
+        restarted = [item for item in blocks if item.restart]
+        usual = restarted[:1] if path.stem in _RESTARTED else []
+        of_restarts = {item.index for item in restarted}
+        straight = [item for item in blocks if not item.restart and item.index not in {other.index for other in usual}]
+        for number, item in enumerate(straight):
+            item.streaming &= item.index not in of_restarts if ALL else number == 0 and not usual
+        for item in blocks:
+            if item not in usual and item not in straight[::3]:
+                item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -113,6 +113,7 @@ def test_bad_rows_of_a_table_that_is_read_twice_count_once(session: Session, tmp
     assert job.progress().bad_rows == {"t": 4}
 
 
+@pytest.mark.long
 def test_a_query_that_only_looks_writes_no_dead_letters(session: Session, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text(CSV)

@@ -99,6 +99,7 @@ BY_SPARK = (
 )
 
 
+@pytest.mark.long
 def test_tasks_call_functions_with_the_columns_that_they_have(session: Session, tmp_path: Path) -> None:
     declare(session, tmp_path / "in", "csv", LINES["csv"])
     session.sql("SET 'table.local-time-zone' = 'Asia/Kathmandu'")

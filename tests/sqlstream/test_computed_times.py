@@ -131,6 +131,7 @@ def test_without_on_error_the_job_fails_and_names_the_row(form: str, session: Se
             assert "31/01/2024" in str(error.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", usually(["json", "csv", "parquet"], "parquet"))
 def test_a_stored_time_that_is_null_is_named_likewise(form: str, session: Session, tmp_path: Path) -> None:
     write(tmp_path / "in", form)
@@ -160,6 +161,7 @@ def failing(text: str | None) -> datetime | None:
 FAILED = 'SS411: function "failing" failed: ValueError: 31/01/2024 is no time'
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", USUAL)
 def test_a_time_of_a_python_function_that_is_null_or_fails_names_the_row(
     form: str, session: Session, tmp_path: Path
@@ -216,6 +218,7 @@ def test_a_time_of_a_python_function_is_computed_once(session: Session, tmp_path
 OWN = "SELECT COUNT(*) AS id FROM t WATERMARK own DELAY OF INTERVAL '0' SECONDS GROUP BY TUMBLE(own, INTERVAL '1' HOUR)"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", USUAL)
 def test_rows_without_the_time_of_a_querys_own_watermark_are_named(form: str, session: Session, tmp_path: Path) -> None:
     path = write(tmp_path / "in", form)

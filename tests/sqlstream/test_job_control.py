@@ -112,6 +112,7 @@ def test_epochs_keep_their_pause_and_are_retained_until_the_job_is_stopped(sessi
     assert {path.name for path in storage.root.iterdir()} <= {"job.json", "epochs.json", "requests", "replies", ".lock"}
 
 
+@pytest.mark.long
 def test_a_job_that_keeps_few_epochs_goes_on_however_often_it_is_started(spark, tmp_path) -> None:
     """Spark's log of a file source has a compact entry for each tenth. Where Spark finds the second of them alone, it
     takes twenty for the distance, and ten again at the next start, when the entry for the fiftieth is missing."""

@@ -81,6 +81,7 @@ def test_late_rows_go_to_their_table_and_are_counted(session):
     assert sorted(session.sql("SELECT * FROM kept").fetchall()) == [(7, "a"), (9, "c")]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_operators_in_one_call_count_their_own_late_rows(session):
     fours = "SELECT k, COUNT(*) AS n, window_time AS wt FROM events GROUP BY k, TUMBLE(ts, INTERVAL '4' SECOND)"

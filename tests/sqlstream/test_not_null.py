@@ -85,6 +85,7 @@ def test_columns_of_the_primary_key_are_not_null(session: Session, tmp_path: Pat
         rows(session, "SELECT name, id FROM t")
 
 
+@pytest.mark.long
 def test_the_exchange_that_reads_parquet_tells_the_row_and_the_job_goes_on(spark: Any, tmp_path: Path) -> None:
     write("parquet", tmp_path / "in" / "2.parquet")
     pq.write_table(ROWS.slice(0, 1), tmp_path / "in" / "1.parquet")

@@ -24,6 +24,7 @@ from sqlstream.plans import side_tables
 from sqlstream.types import parse_type
 from sqlstream.udfs.lookup.options import LookupOptions, OnError, OnTimeout
 from sqlstream.udfs.lookup.sources.fed import Behaviour
+from tests.depth import usually
 from tests.planner.plans import physical as physical_plan
 from tests.streams import Row, item, output, rows_of, scan, sql, table, timed
 
@@ -203,7 +204,7 @@ def test_failed_rows_pass_the_lookups_above_unasked_and_carry_what_those_below_f
 LATE = table("late", who="BIGINT")
 
 
-@pytest.mark.parametrize("outer", [False, True])
+@pytest.mark.parametrize("outer", usually([False, True], True))
 def test_late_rows_of_windows_pass_the_lookups_above(fed, outer):
     fed.engine, fed.from_rows = "columnar", False
     late = Firing(late=LateData(action=LateAction.TO, table=LATE, values=(sql("who"),)))

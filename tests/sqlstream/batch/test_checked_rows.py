@@ -68,6 +68,7 @@ def filled(query: str, table: str) -> str:
     return query.format(*[table] * query.count("{}"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", usually(FORMATS, "csv"))
 def test_checks_allow_every_join(session: Session, kind: str) -> None:
     """All of them in one query, because each query costs a second."""

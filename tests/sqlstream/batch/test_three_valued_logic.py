@@ -47,6 +47,7 @@ def _written(value: int | None) -> str:
     return "CAST(NULL AS INT)" if value is None else str(value)
 
 
+@pytest.mark.long
 @settings(
     max_examples=depth(12, 150), deadline=None, derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -40,6 +40,7 @@ def test_query_prints_its_rows_and_nothing_else(spark, capfd):
     assert printed.err == ""
 
 
+@pytest.mark.long
 def test_an_updating_result_is_printed_as_its_table_where_the_setting_asks_for_that(spark, capfd):
     changes = "SELECT n % 2 AS odd, COUNT(*) AS c FROM numbers GROUP BY n % 2 EMIT CHANGES;"
     mode = "SET 'sql-client.execution.result-mode' = 'table';"
@@ -122,6 +123,7 @@ def _endless(tmp_path: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_every_job_and_names_its_checkpoint(tmp_path):
     checkpoints = tmp_path / "checkpoints"
     with _endless(tmp_path, "--set", f"execution.checkpointing.dir={checkpoints}") as running:

@@ -27,6 +27,7 @@ def mock_brokers() -> Iterator[Producer]:
     producer.flush(5)
 
 
+@pytest.mark.long
 def test_the_last_messages_have_keys_headers_and_values(mock_brokers: Producer, capsys: pytest.CaptureFixture[str]):
     address = ",".join(f"{of.host}:{of.port}" for of in mock_brokers.list_topics(timeout=10).brokers.values())
     for number in range(3):

@@ -146,6 +146,7 @@ def test_types_that_avro_lacks_are_refused_with_the_table(spark, tmp_path):
         assert reason in str(raised.value)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", usually(["avro", "arrow", "csv", "json"], "avro"))
 def test_a_stream_writes_files_once_with_a_log_of_spark(spark, tmp_path, form):
     source, target = tmp_path / "in", tmp_path / "out"

@@ -88,6 +88,7 @@ def at_all_doors(session: Session, names: list[str]) -> dict[str, list[Any]]:
     return {door: [row[1:] for row in sorted(found, key=itemgetter(0))] for door, found in doors.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dictionary", usually([True, False], True))
 def test_types_of_parquet_that_sql_lacks_are_read_as_what_they_are_at_every_door(spark, tmp_path, dictionary):
     columns = {"k": pa.array([0, 1], pa.int64()), **{name: values for name, (_, values, _) in PARQUET.items()}}
@@ -167,6 +168,7 @@ def test_arrow_files_are_read_at_every_door(spark, tmp_path):
             rows(session, "SELECT k FROM t")
 
 
+@pytest.mark.long
 def test_a_later_file_in_nanoseconds_says_so_and_is_read_by_the_next_start(spark, tmp_path):
     pq.write_table(pa.table({"v": pa.array([1], pa.timestamp("us", "UTC"))}), tmp_path / "1.parquet")
     with Session(spark) as session:

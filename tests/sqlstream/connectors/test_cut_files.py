@@ -91,6 +91,7 @@ def everything(rows: int) -> dict[str, list[int]]:
     return {"a": [*range(rows)], "b": [*range(rows)], "w": [50] * (rows // 50)}
 
 
+@pytest.mark.long
 def test_a_file_is_read_in_bounded_micro_batches_and_again_where_one_was_not_complete(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_file_is_read_in_bounded_micro_batches_and_again_where_one_was_not_com
     assert written(tmp_path / "out-first") == everything(2 * ROWS)
 
 
+@pytest.mark.long
 def test_savepoints_have_the_position_in_the_file(spark: Any, tmp_path: Path) -> None:
     for table, form in (("a", "csv"), ("b", "json")):
         put(tmp_path / table, form, "first", 0)
@@ -137,6 +139,7 @@ def test_savepoints_have_the_position_in_the_file(spark: Any, tmp_path: Path) ->
     assert ROWS < len(after["b"]) < 2 * ROWS, "the savepoint was taken within the first file"
 
 
+@pytest.mark.long
 def test_a_job_that_has_begun_with_whole_files_goes_on_with_them_and_the_other_way_round(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -179,6 +182,7 @@ def run(spark: Any, folder: Path, statement: str) -> None:
         job.wait(300)
 
 
+@pytest.mark.long
 def test_of_parquet_too_and_parts_of_a_query_may_read_differently(spark: Any, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "in").mkdir(parents=True)

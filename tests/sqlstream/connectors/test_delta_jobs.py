@@ -22,6 +22,7 @@ def create(session: Session, path: Path, columns: str = "id BIGINT, v STRING", n
     declare(session, name, columns, {"connector": "delta", "path": str(path)}, **options)
 
 
+@pytest.mark.long
 def test_finished_data_is_read_in_every_mode(session: Session, tmp_path: Path) -> None:
     table = pa.table({"id": pa.array(range(100), pa.int64()), "v": [str(n % 3) for n in range(100)]})
     deltalake.write_deltalake(tmp_path / "t", table, partition_by=["v"])
@@ -92,6 +93,7 @@ def test_changes_lead_to_the_same_rows(session: Session, tmp_path: Path) -> None
     job.stop()
 
 
+@pytest.mark.long
 def test_lookups_see_new_versions(session: Session, tmp_path: Path) -> None:
     write(tmp_path / "names", (1, "a"), (2, "b"))
     create(session, tmp_path / "names", name="names", lookup__full_cache__periodic_reload__interval="100 ms")
@@ -117,6 +119,7 @@ def test_rows_are_written_by_key_and_overwritten(session: Session, tmp_path: Pat
     assert stored(tmp_path / "t") == []
 
 
+@pytest.mark.long
 def test_partitions_are_overwritten(session: Session, tmp_path: Path) -> None:
     session.sql(
         "CREATE TABLE t (id BIGINT, day DATE, p STRING) PARTITIONED BY (day, p) "

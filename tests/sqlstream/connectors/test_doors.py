@@ -16,12 +16,12 @@ from sqlstream.connectors.on_spark.messages import decoded
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.catalog import ALL_KINDS
 from sqlstream.udfs.messages import PLACE, VALUE, MessageRows
-from tests.depth import depth
+from tests.depth import depth, usually
 from tests.doors import DOORS, compare, of_rows, wide
 from tests.sqlstream.connectors.test_change_formats import SCHEMA
 
 
-@pytest.mark.parametrize("form", DOORS)
+@pytest.mark.parametrize("form", usually(DOORS, "csv"))
 def test_records_are_the_same_at_each_door(form: str, tmp_path: Path) -> None:
     result = compare(form, tmp_path, step=depth(10, 1))
     assert result.differences == []

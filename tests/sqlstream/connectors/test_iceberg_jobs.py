@@ -25,6 +25,7 @@ def create(
     declare(session, name, columns, {"connector": "iceberg", "table-name": table, **of_catalog}, **options)
 
 
+@pytest.mark.long
 def test_finished_data_is_read_in_every_mode(session: Session, catalog: dict[str, str]) -> None:
     table = made(catalog, *((n, str(n % 3)) for n in range(100)))
     table.delete("id >= 90")

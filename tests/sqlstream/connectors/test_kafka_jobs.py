@@ -49,6 +49,7 @@ def rows(session: Session, query: str) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, result))
 
 
+@pytest.mark.long
 def test_a_bounded_table_is_read_in_every_mode(session: Session, topics: Topics):
     topic = topics.create(2)
     for partition in range(2):
@@ -92,6 +93,7 @@ def test_a_job_goes_on_behind_its_checkpoint_and_bad_messages_have_their_place(
     assert [a for a, *_ in rows(session, "SELECT * FROM kept")] == [1, 2, 3]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("query", usually(["SELECT a FROM t", "SELECT DISTINCT a FROM t"], "SELECT DISTINCT a FROM t"))
 def test_messages_of_a_schema_that_is_registered_later_are_read(
     session: Session, topics: Topics, tmp_path: Path, query: str
@@ -170,6 +172,7 @@ def test_tasks_hand_messages_to_the_exchange_as_columns(session: Session, topics
         rows(session, query)
 
 
+@pytest.mark.long
 def test_a_micro_batch_behind_a_slow_one_reads_fewer_messages(session: Session, topics: Topics):
     topic = topics.create()
     topics.send(topic, *(b'{"a": 1}' for _ in range(450)))
@@ -255,6 +258,7 @@ def test_a_slow_partition_makes_nothing_late_and_an_idle_one_holds_nothing_back(
     assert kept() == [(0, 1, 0), (0, 1, 10), (0, 1, 20), (1, 1, 0), (1, 2, 10)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("reuse", "chosen"),
     [

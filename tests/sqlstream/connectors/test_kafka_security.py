@@ -145,6 +145,7 @@ def test_who_logs_in_as_in_java_writes_and_reads(guarded: Guarded, mechanism: st
     assert written_and_read(guarded, guarded.login(mechanism, jaas)) == [b"a", b"b"]
 
 
+@pytest.mark.long
 def test_who_logs_in_by_a_token_that_expires_writes_transactions_and_commits_offsets(guarded: Guarded):
     token = TOKEN.replace(";", ' unsecuredLoginLifetimeSeconds="2";')
     _go_on_while_tokens_expire(guarded, guarded.login("OAUTHBEARER", token))
@@ -167,6 +168,7 @@ def _go_on_while_tokens_expire(guarded: Guarded, properties: dict[str, str]) -> 
             time.sleep(3 * (number == 0))
 
 
+@pytest.mark.long
 def test_a_consumer_reads_on_when_the_token_of_a_function_has_expired(guarded: Guarded):
     """The broker ends connections whose token is over."""
     topic, properties = guarded.topics.create(), client_properties(guarded.by_function(SHORT, "reader"))
@@ -192,6 +194,7 @@ def test_a_function_that_fails_later_is_told_by_a_job_that_runs(guarded: Guarded
                 brokers.latest(position)
 
 
+@pytest.mark.long
 def test_tables_of_sql_log_in_by_tokens_of_a_function(guarded: Guarded, spark: Any):
     topic = guarded.topics.create()
     given = guarded.by_function(SHORT, "sql") | {

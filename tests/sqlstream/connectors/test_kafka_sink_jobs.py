@@ -181,6 +181,7 @@ def test_changes_are_messages_of_their_key_and_rows_that_no_longer_match_are_del
     assert rows(session, "SELECT COUNT(*), SUM(v) FROM t")[-1][-2:] == (2, 90)
 
 
+@pytest.mark.long
 def test_a_deletion_is_a_message_without_a_value_and_the_text_null_is_none(session: Session, topics: Topics):
     """Some write the text in its place: compaction would keep it, and a reader take it for a value."""
     source, target, key = topics.create(), topics.create(), "id INT, v INT, PRIMARY KEY (id) NOT ENFORCED"
@@ -201,6 +202,7 @@ def test_a_deletion_is_a_message_without_a_value_and_the_text_null_is_none(sessi
     assert rows(session, "SELECT id, v FROM u")[-1][-2:] == (1, 2), "it deletes nothing"
 
 
+@pytest.mark.long
 def test_updates_and_deletions_of_rows_whose_insert_is_compacted_away(session: Session, topics: Topics):
     topic = topics.create()
     declare(session, topics, "s", "id INT, v INT, PRIMARY KEY (id) NOT ENFORCED", topic)
@@ -217,6 +219,7 @@ def test_updates_and_deletions_of_rows_whose_insert_is_compacted_away(session: S
     assert +counts == {(20, 1): 1, (40, 1): 1} and not -counts
 
 
+@pytest.mark.long
 def test_offsets_of_the_group_are_those_of_written_epochs(session: Session, topics: Topics, tmp_path: Path):
     source, target = topics.create(), topics.create(max_message_bytes="1000")
     topics.commit(f"group-{source}", target, 0)

@@ -86,6 +86,7 @@ def test_a_kind_that_is_not_declared_fails_the_job(spark: Any, tmp_path: Path) -
             left(session, "SELECT SUM(v) FROM t")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_record_that_cannot_be_read_has_no_kind_and_is_skipped(spark: Any, tmp_path: Path) -> None:
     """Values are read as in files without kinds: "yes" is no TRUE, 1.9 of JSON is 1."""

@@ -71,6 +71,7 @@ def totals(server: PostgresServer) -> list[tuple[object, ...]]:
     return [(customer, n, str(amount)) for customer, n, amount in server.rows("TABLE totals ORDER BY 1")]
 
 
+@pytest.mark.long
 def test_a_job_keeps_a_copy_of_what_a_query_gives(orders: Session, server: PostgresServer):
     run(orders, _TOTALS)
     assert totals(server) == [("ann", 2, "12.50"), ("bob", 1, "5.00")]

@@ -68,6 +68,7 @@ def send(port: int, body: bytes, key: str | None = None) -> int:
         connection.close()
 
 
+@pytest.mark.long
 def test_messages_are_rows_once_where_a_job_goes_on_and_where_another_has_its_savepoint(session, tmp_path):
     """A job with a source of each kind, which is stopped, started again, and started from its savepoint."""
     hook = free_port()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlstream.errors import SqlStreamError
 from sqlstream.jobs import Job
 from sqlstream.query import Query
 from sqlstream.session import Session
+from tests.depth import usually
 
 pytestmark = pytest.mark.spark
 
@@ -31,9 +33,7 @@ LAST = 7
 """The number of lines of each, of which the first and the last are good."""
 WINDOW = "SELECT a, COUNT(*) AS n FROM t GROUP BY a, TUMBLE(ts, INTERVAL '1' MINUTE)"
 PLAIN, WINDOWS = "INSERT INTO o SELECT a, 1 AS n FROM t", f"INSERT INTO o {WINDOW}"
-_OTHERS = [pytest.param(*pair, marks=pytest.mark.long) for pair in (("json", PLAIN), ("csv", WINDOWS))]
-JOBS = [("csv", PLAIN), ("json", WINDOWS), *_OTHERS]
-"""Each format and each statement once, all pairs of them in the long tests."""
+JOBS = usually(product(("csv", "json"), (PLAIN, WINDOWS)), ("csv", PLAIN))
 
 
 def declare(session: Session, folder: Path, form: str, more: str = "") -> None:
@@ -139,6 +139,7 @@ def test_other_encodings_are_read_and_wrong_bytes_are_faults(spark: Any, tmp_pat
             declare(session, tmp_path, "parquet", ", 'encoding' = 'UTF-16'")
 
 
+@pytest.mark.long
 def test_what_spark_has_compressed_is_read_in_a_stream_and_as_finished_data(spark: Any, tmp_path: Path) -> None:
     """Each row once from each compression; 20,000 rows are several blocks of Hadoop's."""
     compressions = ("deflate", "snappy", "lz4", "gzip", "bzip2")

@@ -406,6 +406,7 @@ def rows_of(table: Any) -> list[dict[str, Any]]:
     return sorted(map(plain, table.to_pyarrow().to_pylist()), key=repr)
 
 
+@pytest.mark.long
 def test_columns_are_those_of_duckdb(tables):
     ours, theirs = (rows_of(t.select("id", **{n: make(t) for n, make in COLUMNS.items()})) for t, _ in tables)
     differing = {

@@ -182,6 +182,7 @@ def test_a_chart_is_sent_to_the_background(tmp_path, monkeypatch, capsys):
     wait_for(lambda: '"n": 4' in (tmp_path / "query.jsonl").read_text())
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_terminal_cancels_queries_or_sends_them_to_the_background_and_tells_of_jobs_that_fail(tmp_path):
     environment = {

@@ -178,6 +178,7 @@ def _submission(folder: Path) -> Submission:
     return Submission(new_folder("mine"), "mine", str(folder / "jobs" / "mine"), this_process(), time.time(), "INSERT")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_job_outlives_its_shell_and_a_later_one_stops_it(state: Path, capsys) -> None:
     table = f"""CREATE TABLE ticks (n BIGINT) WITH ('connector' = 'datagen', 'rows-per-second' = '10');

@@ -56,6 +56,7 @@ def test_a_process_without_a_jvm_of_its_own_ends_nothing(monkeypatch, gateway):
     end_jvm()
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_process_ends_after_its_jvm_and_prints_nothing_of_it():
     program = """

@@ -154,6 +154,7 @@ def kill(folder: Path) -> None:
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", [fail, pytest.param(kill, marks=pytest.mark.long)])
 def test_all_tables_stand_at_one_epoch_after_an_end_between_two_of_them(
     folder: Path, end: Callable[[Path], None]

@@ -97,6 +97,7 @@ def row(key, value, event_timer, *, batches=None):
     return key, value, event_timer, None, batches
 
 
+@pytest.mark.long
 def test_a_kept_row_is_not_overtaken_by_the_watermark(streams):
     job = Job(streams)
     with job.running() as step:
@@ -123,6 +124,7 @@ def test_what_is_held_stays_so_over_a_restart_and_the_end_of_the_input(streams):
         assert step(tick=3) == [("rows 2", 2999), ("event time", -1)]
 
 
+@pytest.mark.long
 def test_operators_between_pass_on_what_is_held(streams):
     job = Job(streams, keepers=2)
     with job.running() as step:

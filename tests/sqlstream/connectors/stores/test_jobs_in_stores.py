@@ -46,6 +46,7 @@ def lines(*ids: int) -> str:
     return "".join(json.dumps({"id": n, "word": f"w{n % 3}"}) + "\n" for n in ids)
 
 
+@pytest.mark.long
 def test_finished_data_lookups_and_what_is_shown(session: Session, s3_server: S3Server) -> None:
     bucket = s3_server.bucket()
     for day in (1, 2):

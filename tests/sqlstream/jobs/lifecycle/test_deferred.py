@@ -39,6 +39,7 @@ def counts() -> Insert:
     return Insert(Project(windows, (starts, item("n", "n"), item("last", "last", "STRING"))), COUNTS)
 
 
+@pytest.mark.long
 def test_a_bounded_job_waits_for_all_answers_and_may_be_stopped_meanwhile(spark, streams, tmp_path):
     streams.engine = "auto"
     streams.behaviours["people"] = Behaviour(waits=True)

@@ -80,6 +80,7 @@ def test_runs_over_files_as_they_come_give_what_one_run_over_all_of_them_gives(s
     assert all(first[name] != output[name] for name in output)
 
 
+@pytest.mark.long
 def test_rows_behind_barriers_wait_for_the_markers_of_the_next_run(spark: Any, tmp_path: Path) -> None:
     kind = KINDS["barriers"]
     run = Run(spark, tmp_path / "paused", kind, watched=False)

@@ -63,7 +63,7 @@ class Running:
 
 @pytest.mark.parametrize(
     "query",
-    usually([TUMBLE, IN_ONE_CALL, SESSIONS, SHARED], TUMBLE, SHARED),
+    usually([TUMBLE, IN_ONE_CALL, SESSIONS, SHARED], TUMBLE),
     ids=["TUMBLE", "chained", "SESSION", "shared"],
 )
 def test_windows_fire_with_the_rows_that_close_them(spark: Any, tmp_path: Path, query: str) -> None:

@@ -16,6 +16,7 @@ from sqlstream.jobs.checkpoints.watermarks import IdleSources, LiftedSources
 from sqlstream.query import Query
 from sqlstream.session import Session
 from sqlstream.testing.spark import LocalSession
+from tests.depth import usually
 
 
 @dataclass
@@ -110,7 +111,7 @@ def test_a_source_without_a_timeout_always_counts() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("of_table", [False, True])
+@pytest.mark.parametrize("of_table", usually([False, True], True))
 def test_windows_close_though_a_source_is_silent(spark, tmp_path: Path, of_table: bool) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -174,6 +174,7 @@ def test_a_job_that_fails_twice_goes_on_from_its_checkpoint(spark, streams, tmp_
     assert [failure.message for failure in job.record.failures] == [job.last_failure.diagnostic.message] * 2
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_job_stays_failed_when_its_attempts_are_used_up(spark, streams, tmp_path):
     streams.write(EVENTS, ROWS)

@@ -15,6 +15,7 @@ import pytest
 
 import sqlstream
 from sqlstream.jobs import Job, JobState
+from tests.depth import usually
 from tests.sqlstream.jobs.lifecycle.test_windows_computed_once import put
 
 pytestmark = pytest.mark.spark
@@ -140,7 +141,7 @@ def results(folder: Path, text: str) -> dict[str, list[str]]:
         pytest.param(SET, "true", "false", marks=LONG),
         pytest.param(SET, "false", "true", marks=LONG),
         pytest.param(JOIN, "true", "true", marks=LONG),
-        (JOIN, "false", "true"),
+        pytest.param(JOIN, "false", "true", marks=LONG),
         (ALONE, "true", "false"),
         pytest.param(ALONE, "false", "true", marks=LONG),
     ],
@@ -169,6 +170,7 @@ def test_an_operator_runs_once_and_jobs_go_on_as_they_began(spark: Any, tmp_path
     assert rows(tmp_path, "chosen") == ['{"k":"A","ts":"2024-01-01 00:00:01.000000"}', f'{{"k":"B","ts":{B}}}']
 
 
+@pytest.mark.long
 def test_a_job_whose_checkpoint_does_not_say_that_operators_are_shared_goes_on_without_it(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -182,6 +184,7 @@ def test_a_job_whose_checkpoint_does_not_say_that_operators_are_shared_goes_on_w
     assert rows(tmp_path, "minutes") == RESULTS[SET]["minutes"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [pytest.param(SET, marks=LONG), ALONE])
 def test_jobs_of_versions_that_did_not_share_go_on_without_it(spark: Any, tmp_path: Path, text: str) -> None:
     """The layout of such a version of a query alone says that statement sets do."""
@@ -196,6 +199,7 @@ def test_jobs_of_versions_that_did_not_share_go_on_without_it(spark: Any, tmp_pa
     assert results(tmp_path, text) == RESULTS[text]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "filtered", "by_spark", "meanwhile"),
     [
@@ -215,6 +219,7 @@ def test_another_filter_may_leave_the_table_or_its_rows_to_spark_and_give_them_b
     assert results(tmp_path, text) == RESULTS[text]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", [SET, pytest.param(JOIN, marks=LONG)])
 def test_bad_rows_may_be_tolerated_later(spark: Any, tmp_path: Path, text: str) -> None:
     options = ", 'on-error' = 'skip'"
@@ -223,7 +228,7 @@ def test_bad_rows_may_be_tolerated_later(spark: Any, tmp_path: Path, text: str) 
     assert results(tmp_path, text) == RESULTS[text]
 
 
-@pytest.mark.parametrize("reuse", ["true", "false"])
+@pytest.mark.parametrize("reuse", usually(["true", "false"], "true"))
 def test_rows_and_dead_letters_are_counted_once(spark: Any, tmp_path: Path, reuse: str) -> None:
     put(tmp_path, 1, ("a", "00:00:00"), ("b", "00:00:02"))
     with started(spark, tmp_path, SET, reuse) as job:
@@ -236,6 +241,7 @@ def test_rows_and_dead_letters_are_counted_once(spark: Any, tmp_path: Path, reus
     assert len(rows(tmp_path, "dead")) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("form", "inserts"), [("csv", SET), pytest.param("parquet", SET.replace(CHOSEN, ""), marks=LONG)]
 )

@@ -58,6 +58,7 @@ def written(folder: Path, name: str) -> list[tuple[str, int]]:
     return sorted((str(row.get("window_end", row.get("ts")))[11:].removesuffix("Z")[:8], row["n"]) for row in rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", usually(["columnar", "native"], "columnar"))
 def test_rows_in_order_are_in_their_windows(spark: Any, tmp_path: Path, engine: str) -> None:
     late = 0

@@ -49,6 +49,7 @@ def operators(folder: Path) -> int:
     return sum(1 for each in state.iterdir() if each.name.isdigit())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "then", "count"), [pytest.param("false", None, 4, marks=pytest.mark.long), (None, "false", 2)]
 )

@@ -23,6 +23,7 @@ from sqlstream.planner.node import Node
 from sqlstream.planner.rules import optimize
 from sqlstream.testing.spark import LocalSession
 from sqlstream.udfs.lookup.metrics import ANSWERS, REQUESTS
+from tests.depth import usually
 from tests.planner.plans import plan
 from tests.sqlstream.jobs.records import written
 
@@ -190,7 +191,7 @@ def test_the_page_of_a_recorded_job_is_written(tmp_path, capsys) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("chained", [True, False])
+@pytest.mark.parametrize("chained", usually([True, False], True))
 def test_the_figures_of_a_job_are_those_of_its_rows(tmp_path, chained: bool) -> None:
     """Ten rows of two keys in four seconds: windows of a second and key, then two of nine seconds."""
     rows = [{"k": "ab"[i % 2], "ts": f"2024-01-01 00:00:0{i % 4}.{i}"} for i in range(10)]

@@ -23,6 +23,7 @@ _REPEATED = ("barriers", "process", "deferred")
 _NAMES = [pytest.param(name, marks=pytest.mark.long) if name in _REPEATED else name for name in KINDS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", _NAMES)
 def test_a_changed_job_goes_on_from_a_savepoint_over_other_partitions(spark: Any, tmp_path: Path, name: str) -> None:
     kind = KINDS[name]

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from sqlstream.errors import SqlStreamError
 from sqlstream.spark.java import require_java
@@ -36,6 +37,10 @@ _LONGEST = (
 # For every Java that tests start in other processes, where it lives for a query or two: to compile that code well takes
 # longer than to run it (measured: 39 s of processor time in place of 68 for one command with one small query).
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# How long an example takes says more about the machine, and what else it does, than about what is tested.
+settings.register_profile("sqlstream", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("sqlstream")
 
 # Logs of Spark and histories of shells, for which no developer looks.
 os.environ.setdefault("XDG_STATE_HOME", str(fast_directory("sqlstream-state-")))

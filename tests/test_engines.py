@@ -51,7 +51,7 @@ def is_legal(query: Query) -> bool:
     return "LATE DATA ALLOW" in clauses or not re.search(r"\bLATE (EVERY|WHEN)", clauses)
 
 
-@settings(max_examples=_EXAMPLES, derandomize=_EXAMPLES < 10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=_EXAMPLES, derandomize=_EXAMPLES < 10, suppress_health_check=list(HealthCheck))
 @given(windows_of_time().filter(is_legal), streams())
 def test_engines_equal_the_model(spark, query, steps):
     expected, late = play(query, steps)

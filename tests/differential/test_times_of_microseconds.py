@@ -150,14 +150,14 @@ def results(query: str, rows: Sequence[Row], cuts: Sequence[int] = (), restarts:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@settings(max_examples=depth(15, 1000), deadline=None, derandomize=True)
+@settings(max_examples=depth(15, 1000), derandomize=True)
 @given(rows_in_order(), st.sets(st.integers(1, 13)), st.randoms(use_true_random=False))
 def test_no_row_in_order_is_late(query, rows, cuts, choice):
     assert results(query, rows, sorted(cuts), choice) == results(query, rows)
 
 
 @pytest.mark.parametrize("call", WINDOWS)
-@settings(max_examples=depth(15, 1000), deadline=None, derandomize=True)
+@settings(max_examples=depth(15, 1000), derandomize=True)
 @given(rows_in_order(), st.sets(st.integers(1, 13)))
 def test_windows_close_once_the_watermark_is_at_their_end(call, rows, cuts):
     found: Counter[tuple[int, ...]] = Counter()

@@ -34,7 +34,7 @@ from tests.differential.without_spark import NotHere
 EXAMPLES = int(os.environ.get("SQLSTREAM_EXAMPLES", "60"))
 
 
-@settings(max_examples=EXAMPLES, derandomize=EXAMPLES < 100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, derandomize=EXAMPLES < 100, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_changes_amount_to_the_rows_of_duckdb(choice):
     asked = query(choice)

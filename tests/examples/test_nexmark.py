@@ -50,7 +50,7 @@ def events() -> dict[str, pa.Table]:
 
 
 @pytest.mark.parametrize("name", TABLES)
-@settings(max_examples=depth(20, 500), deadline=None)
+@settings(max_examples=depth(20, 500))
 @given(st.integers(0, 2**40), st.integers(0, 2**40), st.lists(st.integers(0, 300), max_size=4))
 def test_rows_do_not_depend_on_the_chunks(name, seed, first, lengths):
     rows_of, generator = TABLES[name], Generator(seed)

@@ -205,7 +205,7 @@ def _plain(value: Any) -> Any:
     return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-@settings(max_examples=depth(150, 3000), deadline=None)
+@settings(max_examples=depth(150, 3000))
 @given(st.data())
 def test_messages_and_blocks_are_read_as_another_library_writes_them(data):
     types = data.draw(RECORDS)
@@ -229,7 +229,7 @@ def test_messages_and_blocks_are_read_as_another_library_writes_them(data):
         assert (one.records, one.rows.num_rows) == (len(messages), len(messages))
 
 
-@settings(max_examples=depth(300, 6000), deadline=None)
+@settings(max_examples=depth(300, 6000))
 @given(st.data())
 def test_a_changed_message_is_read_as_another_library_does_or_is_a_fault(data):
     # Texts that are no UUID are no fault here: they are read as they are.
@@ -608,7 +608,7 @@ def test_a_uuid_of_16_bytes_and_an_odd_union_have_types():
     assert rows(decoder.messages(pa.array([value.bytes], pa.binary()))) == [{"u": str(value)}]
 
 
-@settings(max_examples=depth(8, 100), deadline=None)
+@settings(max_examples=depth(8, 100))
 @given(st.integers(0, 2**32), st.sampled_from([20, 400, 3_000, 40_000]), st.booleans())
 def test_the_records_of_a_large_block_are_found_in_segments_as_from_its_beginning(seed, longest, is_damaged):
     random = Random(seed)

@@ -83,7 +83,7 @@ def read(content: bytes, kinds: list[str]) -> pa.RecordBatch:
     return decoded.rows
 
 
-@settings(max_examples=depth(150, 3000), deadline=None)
+@settings(max_examples=depth(150, 3000))
 @given(st.data())
 def test_what_is_written_is_read_again(data):
     types = data.draw(st.lists(TYPES, min_size=1, max_size=4))

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.formats import blocks
@@ -69,10 +69,6 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""Files are written, which takes long on a machine that does other work."""
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("blocks")
@@ -87,7 +83,6 @@ def texts(blocks: list[Block]) -> list[bytes]:
     return [block.data.to_pybytes() for block in blocks]
 
 
-@patient
 @given(LINES, st.booleans(), st.booleans(), st.integers(1, 40), st.lists(st.integers(0, 80), max_size=4))
 def test_ranges_have_each_record_once(
     folder: Path, lines: list[bytes], ends: bool, marked: bool, size: int, cuts: list[int]
@@ -107,7 +102,6 @@ def test_ranges_have_each_record_once(
         assert last < end or (marked and last == len(codecs.BOM_UTF8))
 
 
-@patient
 @given(LINES, st.booleans(), st.integers(1, 40), st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80))))
 def test_lines_are_counted_from_wherever_a_process_has_counted_before(
     tmp_path_factory: pytest.TempPathFactory,
@@ -159,7 +153,6 @@ def test_carriage_returns_alone_end_lines_where_the_decoder_says_so(folder: Path
 
 
 @pytest.mark.parametrize("name", PACKED)
-@patient
 @given(lines=LINES, size=st.integers(1, 40), encoding=st.sampled_from(["utf-8", "utf-16", "latin-1", "cp1252"]))
 def test_packed_and_encoded_files_are_the_text_that_they_hold(
     folder: Path, name: str, lines: list[bytes], size: int, encoding: str
@@ -176,7 +169,6 @@ def test_packed_and_encoded_files_are_the_text_that_they_hold(
         numbers.passed(block)
 
 
-@patient
 @given(
     rows=st.lists(st.lists(st.sampled_from(["a", 'a "quoted"\nb', "\n\n", '""', ""]), min_size=1, max_size=3)),
     size=st.integers(1, 30),
@@ -218,7 +210,6 @@ ODD_CSV = [
 ]  # fmt: skip
 
 
-@patient
 @given(
     pieces=st.lists(st.sampled_from(ODD_CSV), max_size=16),
     size=st.integers(1, 40),
@@ -244,7 +235,7 @@ def test_what_csv_has_in_any_quotes_and_comments_is_cut_nowhere_else_than_in_the
     assert [int(starts[fault.record]) for fault in whole.faults] == [fault.start for fault in whole.faults]
 
 
-@settings(patient, max_examples=depth(30, 1_000))
+@settings(max_examples=depth(30, 1_000))
 @given(
     pieces=st.lists(st.sampled_from([*ODD_CSV, '1,"x\n2,y"\n', '",', '\n"x,\r"\n']), max_size=10),
     size=st.integers(1, 40),

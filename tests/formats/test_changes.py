@@ -224,7 +224,7 @@ def modelled(envelope: Envelope, message: dict[str, Any], with_before: bool) -> 
     return [change for a, b in pairs for change in changes(envelope, operation, a, b, with_before)]
 
 
-@settings(deadline=None, max_examples=depth(150, 3000))
+@settings(max_examples=depth(150, 3000))
 @given(st.data(), st.sampled_from([DEBEZIUM, NESTED, OGG, MAXWELL, CANAL]), st.booleans())
 def test_messages_are_what_a_plain_model_makes_of_each(data: Any, envelope: Envelope, with_before: bool) -> None:
     rows_of = LISTS if envelope.lists else ROWS

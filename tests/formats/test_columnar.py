@@ -44,7 +44,6 @@ def test_a_whole_number_fits_where_the_type_has_all_of_its_values(name, declared
             converted(pa.array([1], in_file), kind)
 
 
-@settings(deadline=None)
 @given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)), st.sampled_from([None, "UTC", "Asia/Tokyo"]))
 def test_nanoseconds_are_cut_to_microseconds_also_before_1970(values, zone):
     times = pa.array(values, pa.int64()).cast(pa.timestamp("ns", zone))
@@ -220,7 +219,7 @@ FOUND = (
 """Types in files, and declared ones that lack some of their values."""
 
 
-@settings(deadline=None, max_examples=depth(60, 3000))
+@settings(max_examples=depth(60, 3000))
 @given(st.sampled_from(FOUND), st.sampled_from(["", "list", "struct", "map"]), st.data())
 def test_masks_find_what_is_found_value_by_value(types, within, data):
     in_file, declared = types[0], parse_type(types[1]).to_arrow()

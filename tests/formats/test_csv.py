@@ -310,7 +310,7 @@ DIALECTS = st.builds(
 )
 
 
-@settings(max_examples=depth(300, 6_000), deadline=None)
+@settings(max_examples=depth(300, 6_000))
 @given(st.lists(PIECES, max_size=14).map("".join), DIALECTS, st.integers(1, 3))
 def test_records_are_those_of_a_reader_of_characters(text: str, dialect: Dialect, columns: int) -> None:
     fields = [Field(f"c{i}", parse_type("STRING")) for i in range(columns)]
@@ -328,7 +328,7 @@ ODD = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=depth(200, 6_000), deadline=None)
+@settings(max_examples=depth(200, 6_000))
 @given(ODD, DIALECTS, st.sampled_from(["a INT; b STRING", "a STRING", "a INT; b DATE; c BOOLEAN"]))
 def test_the_quick_way_gives_the_rows_and_faults_of_the_exact_one(data: bytes, dialect: Dialect, columns: str) -> None:
     quick = CsvDecoder(decoder(columns).fields, dialect)
@@ -351,7 +351,7 @@ def test_rows_are_left_out_in_runs_as_one_by_one(bad: list[bool], few: int) -> N
     assert [c.to_pylist() for c in left] == [[str(n) for n in kept], [n if n % 3 else None for n in kept]]
 
 
-@settings(max_examples=depth(100, 6_000), deadline=None)
+@settings(max_examples=depth(100, 6_000))
 @given(st.lists(ODD, max_size=4), DIALECTS, st.sampled_from(["a INT; b STRING", "a STRING"]))
 def test_messages_together_are_what_they_are_alone(values: list[bytes], dialect: Dialect, columns: str) -> None:
     given_one = CsvDecoder(decoder(columns).fields, dialect)

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlstream.formats.decoder import Decoded, Fault, Field
@@ -474,7 +474,7 @@ def alike(read: Any, expected: Any, kind: DataType) -> bool:
     return bool(read == expected or (read != read and expected != expected))
 
 
-@settings(max_examples=depth(120, 5000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=depth(120, 5000))
 @given(st.lists(records(), min_size=1, max_size=8), st.sampled_from([b"\n", b"\r\n", b"\n\n"]))
 def test_any_records_are_read_in_columns_as_one_by_one(lines: list[bytes], end: bytes) -> None:
     reader = decoder(COLUMNS)
@@ -505,7 +505,7 @@ def test_any_records_are_read_in_columns_as_one_by_one(lines: list[bytes], end: 
             assert len(re.findall(r'(?:^|", )column "[^"]+" of type ', faults[number])) == len(expected)
 
 
-@settings(max_examples=depth(40, 1000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=depth(40, 1000))
 @given(st.lists(st.sampled_from(SCALARS), min_size=8, max_size=8), st.lists(records(), max_size=7), st.randoms())
 def test_lines_of_one_form_are_read_around_others(values: list[str], others: list[bytes], random: Any) -> None:
     names = [f.name for f in FIELDS[:8]]
@@ -585,7 +585,7 @@ OF_SHAPE = (
 )  # fmt: skip
 
 
-@settings(max_examples=depth(60, 3000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=depth(60, 3000))
 @given(
     st.lists(st.tuples(st.sampled_from(["a", "b", "v"]), SHAPES), min_size=1, max_size=4),
     st.data(),

@@ -215,7 +215,7 @@ def order(values: dict[str, Any]) -> Any:
     return message
 
 
-@settings(max_examples=depth(60, 3_000), deadline=None)
+@settings(max_examples=depth(60, 3_000))
 @given(st.lists(VALUES, max_size=12))
 def test_messages_are_read_as_by_googles_library(values: list[dict[str, Any]]):
     messages = [order(value) for value in values]
@@ -224,7 +224,7 @@ def test_messages_are_read_as_by_googles_library(values: list[dict[str, Any]]):
     assert rows_of(found) == [seen(message) for message in messages]
 
 
-@settings(max_examples=depth(30, 2_000), deadline=None)
+@settings(max_examples=depth(30, 2_000))
 @given(st.lists(st.tuples(VALUES, VALUES), max_size=6))
 def test_messages_one_after_the_other_are_merged(pairs: list[tuple[dict[str, Any], dict[str, Any]]]):
     written = [b"".join(order(value).SerializeToString() for value in pair) for pair in pairs]

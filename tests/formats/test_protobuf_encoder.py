@@ -30,7 +30,7 @@ def encoded(
     return list(encoder.encoded(pa.RecordBatch.from_pylist(rows, schema=schema)).to_pylist())
 
 
-@settings(max_examples=depth(60, 3_000), deadline=None)
+@settings(max_examples=depth(60, 3_000))
 @given(st.lists(VALUES.filter(lambda values: values.get("e") != 7), max_size=8))
 def test_what_is_written_is_read_by_googles_library(values: list[dict[str, Any]]):
     messages = [order(value) for value in values]

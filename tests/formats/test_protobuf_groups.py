@@ -116,7 +116,7 @@ def search(values: dict[str, Any]) -> Any:
     return message
 
 
-@settings(max_examples=depth(60, 3_000), deadline=None)
+@settings(max_examples=depth(60, 3_000))
 @given(st.lists(VALUES, min_size=1, max_size=8))
 def test_groups_are_read_and_written_as_by_googles_library(values: list[dict[str, Any]]):
     messages = [search(value) for value in values]
@@ -129,7 +129,7 @@ def test_groups_are_read_and_written_as_by_googles_library(values: list[dict[str
     assert written == [message.SerializeToString() for message in messages]
 
 
-@settings(max_examples=depth(30, 1_000), deadline=None)
+@settings(max_examples=depth(30, 1_000))
 @given(st.lists(VALUES, min_size=1, max_size=8), st.lists(VALUES, min_size=1, max_size=8))
 def test_groups_that_are_no_columns_are_skipped_and_those_that_follow_merged(
     values: list[dict[str, Any]], others: list[dict[str, Any]]

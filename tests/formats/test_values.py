@@ -123,7 +123,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=depth(25, 3000), deadline=None)
+@settings(max_examples=depth(25, 3000))
 @given(st.lists(TEXTS | st.none(), max_size=8))
 def test_the_short_cut_reads_what_the_rule_says(texts: list[str | None]) -> None:
     for kind in KINDS:
@@ -143,7 +143,7 @@ def test_the_short_cut_reads_what_the_rule_says(texts: list[str | None]) -> None
 BIGGEST = Context(prec=500, Emax=10**6, Emin=-(10**6))
 
 
-@settings(max_examples=depth(100, 5000), deadline=None)
+@settings(max_examples=depth(100, 5000))
 @given(TEXTS, st.sampled_from([(5, 2), (38, 0), (38, 38), (1, 1), (20, 5), (10, 0)]))
 def test_decimals_are_those_of_python(text: str, size: tuple[int, int]) -> None:
     precision, scale = size
@@ -158,7 +158,7 @@ def test_decimals_are_those_of_python(text: str, size: tuple[int, int]) -> None:
     assert value == expected
 
 
-@settings(max_examples=depth(100, 5000), deadline=None)
+@settings(max_examples=depth(100, 5000))
 @given(TEXTS)
 def test_numbers_are_those_of_python(text: str) -> None:
     bare = text.strip("".join(map(chr, range(33))))
@@ -176,7 +176,7 @@ AROUND_CHANGES = st.sampled_from([datetime(2024, m, d) for m, d in ((3, 10), (3,
 )
 
 
-@settings(max_examples=depth(60, 5000), deadline=None)
+@settings(max_examples=depth(60, 5000))
 @given(st.lists(MOMENTS | AROUND_CHANGES), st.sampled_from([ZONE, "UTC", "America/New_York"]))
 def test_local_times_are_the_instants_of_python(moments: list[datetime], zone: str) -> None:
     texts = [moment.isoformat(" ") for moment in moments]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
@@ -22,7 +22,7 @@ from sqlstream.grammar import nodes as n
 from sqlstream.grammar.trees import ARG, Carrier
 from tests.grammar import strategies as random
 
-many = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+many = settings(max_examples=60)
 
 
 def _select(clauses: n.StreamClauses) -> exp.Select:
@@ -71,7 +71,7 @@ def test_patterns(pattern: n.Pattern) -> None:
     assert parsed.pattern == pattern
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(st.lists(random.stream_clauses, min_size=1, max_size=3))
 def test_nested_queries_and_their_layout(levels: list[n.StreamClauses]) -> None:
     query = exp.select("k").from_("t")

@@ -244,7 +244,7 @@ PLANS = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(PLANS)
 def test_any_plan_comes_back_equal(plan):
     assert restored(plan) == plan

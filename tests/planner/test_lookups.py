@@ -203,7 +203,7 @@ ATOMS = ("c.id = o.y", "c.id = o.x", "c.age = o.x", "c.id = 1", "c.age > 0", "o.
 VALUES = (None, 0, 1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.permutations(ATOMS).flatmap(lambda atoms: st.integers(1, 5).map(lambda n: ["c.id = o.y", *atoms[:n]])))
 def test_a_lookup_finds_what_the_condition_says(atoms):
     """Left join on small numbers and NULLs, against the condition evaluated on each pair of rows."""

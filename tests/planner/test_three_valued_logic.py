@@ -29,7 +29,7 @@ SOME: dict[str, Rows] = {"l": [(1, None, 1), (None, 2, 2), (3, 2, 3)], "r": [(1,
 ISSUE: dict[str, Rows] = {"l": [(5, 1, 1), (7, 1, 2), (None, 2, 3)], "r": [(5, 1, 1), (None, 1, 2)]}
 
 
-@settings(max_examples=depth(150, 4000), deadline=None)
+@settings(max_examples=depth(150, 4000))
 @given(queries(), databases())
 @example("SELECT l.b, MAX(l.a) IN (SELECT q.c FROM r AS q) AS p FROM l GROUP BY l.b", ISSUE)
 @example("SELECT l.id, x.n FROM l LEFT JOIN r AS x ON l.a NOT IN (SELECT q.c FROM r AS q)", SOME)
@@ -47,7 +47,7 @@ def _results_of_plan(made: str, tables: dict[str, Rows]) -> Counter[tuple[object
         raise
 
 
-@settings(max_examples=depth(150, 4000), deadline=None)
+@settings(max_examples=depth(150, 4000))
 @given(queries(unequal=True), databases())
 @example("SELECT l.id, l.a IN (SELECT q.c FROM r AS q) AS p FROM l", ISSUE)
 @example("SELECT l.id, x.n FROM l LEFT JOIN r AS x ON l.a NOT IN (SELECT q.c FROM r AS q)", SOME)

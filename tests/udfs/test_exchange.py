@@ -47,7 +47,6 @@ def blobs(tables, groups, partition=0, kernel=None):
     return [Blob(**row) for batch in collected for row in batch.to_pylist()]
 
 
-@settings(deadline=None)
 @given(HASHES, st.integers(1, 200))
 def test_cutting_keeps_every_row_once_and_in_order(hashes, groups):
     table = rows(hashes)
@@ -58,7 +57,7 @@ def test_cutting_keeps_every_row_once_and_in_order(hashes, groups):
     assert key_groups(table, groups).tolist() == [h % groups for h in hashes]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(HASHES, max_size=4))
 def test_blobs_of_a_partition_are_numbered_in_order_of_arrival(parts):
     exchange_module.ROWS_PER_CUT = 20
@@ -248,7 +247,6 @@ def test_rows_without_a_time_to_tell_lift_nothing():
     assert lifts([rows([0, 1])], None)[0] == []
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), max_size=30), st.integers(1, 9))
 def test_barriers_go_to_every_key_group_and_keep_their_places(items, groups):
     barriers = pa.array([i if item is None else None for i, item in enumerate(items)], pa.int64())

@@ -8,7 +8,7 @@ import decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.udfs.keys import dense_ids, differ
@@ -70,7 +70,6 @@ def test_without_columns_all_rows_are_one_key():
 _ROW = st.tuples(st.sampled_from([None, 1, 2, 3]), st.sampled_from([None, "", "a", "b"]), st.booleans())
 
 
-@settings(deadline=None)
 @given(st.lists(_ROW))
 def test_several_columns_are_numbered_by_first_appearance(rows):
     table = pa.Table.from_pylist(
@@ -94,7 +93,6 @@ _NUMBERS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(_NUMBERS)
 def test_columns_of_whole_numbers_are_numbered_by_first_appearance_whatever_their_range(rows):
     names, kinds = ["a", "b", "c"], (pa.int64(), pa.int32(), pa.int8())

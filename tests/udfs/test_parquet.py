@@ -48,7 +48,7 @@ def written(tmp_path):
     return write
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(1, 1_000)), min_size=1, max_size=4), st.integers(1, 5))
 def test_every_row_is_in_one_share_whatever_the_row_groups(written, files, shares):
     ends = np.cumsum([rows for rows, _ in files])

@@ -49,7 +49,7 @@ def _written(value: int | None) -> str:
 
 @pytest.mark.long
 @settings(
-    max_examples=depth(12, 150), deadline=None, derandomize=True,
+    max_examples=depth(12, 150), derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )  # fmt: skip
 @given(queries(unequal=True))

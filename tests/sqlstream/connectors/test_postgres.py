@@ -292,7 +292,7 @@ def test_the_last_change_of_a_key_wins(server, keyed) -> None:
 CHANGES = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("xyz"), st.sampled_from(["+I", "-U", "+U", "-D"])))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.tuples(st.lists(CHANGES, max_size=3), st.booleans()), max_size=4))
 def test_a_table_is_what_its_changes_make_of_it(server, keyed, batches) -> None:
     """The plain oracle: a dict that takes the changes one by one. Some batches run twice."""

@@ -149,9 +149,7 @@ def test_a_sink_and_its_own_source_agree(name: str, table_of, spark, environment
     reading = replace(environment, spark=SimpleNamespace(readStream=spark.read, conf=spark.conf))
     numbers: list[int] = []
 
-    @settings(
-        max_examples=3, deadline=None, database=None, suppress_health_check=[*HealthCheck], phases=[Phase.generate]
-    )
+    @settings(max_examples=3, database=None, suppress_health_check=[*HealthCheck], phases=[Phase.generate])
     @given(columns)
     def check(columns: tuple[list[Any], ...]) -> None:
         spark.conf.set("spark.sql.session.timeZone", "UTC")

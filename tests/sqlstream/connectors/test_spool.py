@@ -44,7 +44,7 @@ def test_what_is_stored_is_there_after_a_restart(tmp_path):
     again.close()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sizes=st.lists(st.integers(0, 5), max_size=12), data=st.data())
 def test_any_range_is_read_as_it_was_stored(tmp_path_factory, sizes, data):
     begin = data.draw(st.integers(0, sum(sizes)))

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -256,7 +256,6 @@ _VALUES = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # of a machine with much to do
 @given(st.dictionaries(_TEXTS, _VALUES, min_size=1, max_size=3))
 def test_yaml_says_what_it_was_given(document):
     assert yaml.safe_load(yaml_text(document)) == document

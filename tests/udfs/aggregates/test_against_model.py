@@ -170,7 +170,7 @@ def one_column(function: str, column: str, values: Callable[[list[Any]], list[An
 
 
 @pytest.mark.parametrize("function", sorted(model.ONE))
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(PARTS)
 @example(of_longs(3, 2**58, -(2**58)))
 def test_a_function_of_one_column_is_what_the_loop_computes(function, parts):
@@ -178,7 +178,7 @@ def test_a_function_of_one_column_is_what_the_loop_computes(function, parts):
 
 
 @pytest.mark.parametrize("function", sorted(model.TWO))
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(PARTS)
 def test_a_function_of_two_columns_is_what_the_loop_computes(function, parts):
     by_order = function in ("min_by", "max_by")
@@ -194,7 +194,7 @@ def _of_pairs(function: str, left: str, right: str, rows: list[dict[str, Any]]) 
 
 
 @pytest.mark.parametrize("function", ["count", "sum", "avg", "collect_list", "listagg", "var_pop", "median"])
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(PARTS)
 @example(of_longs(2**58, -(2**58), 3))
 def test_distinct_takes_each_value_once(function, parts):
@@ -209,7 +209,7 @@ def test_averages_may_round_what_cancels_and_nothing_more():
     assert rounding_of(call, rows_of([of_longs(1, 2, 3)[0]], 0)) < 1e-14 and not same(2.0, 2.001, 1e-14)
 
 
-@settings(max_examples=2 * EXAMPLES, deadline=None)
+@settings(max_examples=2 * EXAMPLES)
 @given(PARTS)
 def test_filter_keeps_the_rows_where_it_is_true(parts):
     kept = [[(g, r) for g, r in part if r["b"]] for part in parts]
@@ -220,13 +220,13 @@ def test_filter_keeps_the_rows_where_it_is_true(parts):
 
 
 @pytest.mark.parametrize("function", ["first", "last"])
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(PARTS)
 def test_ignoring_nulls_picks_among_the_values(function, parts):
     check(parts, *(one_column(function, column, model.present, ignore_nulls=True) for column in ALL))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(PARTS)
 def test_lists_that_respect_nulls_hold_a_value_per_row(parts):
     for column in ALL:
@@ -260,7 +260,7 @@ def _through_ipc(table: pa.Table) -> pa.Table:
     return pa.ipc.open_stream(sink.getvalue()).read_all()
 
 
-@settings(max_examples=2 * EXAMPLES, deadline=None)
+@settings(max_examples=2 * EXAMPLES)
 @given(PARTS, st.booleans(), st.booleans())
 def test_lists_are_ordered_by_other_columns(parts, descending, nulls_first):
     order = (Ordering("f", descending, nulls_first), Ordering("t"))
@@ -302,7 +302,7 @@ class Product:
         return ",".join(map(str, state))
 
 
-@settings(max_examples=2 * EXAMPLES, deadline=None)
+@settings(max_examples=2 * EXAMPLES)
 @given(PARTS, st.booleans())
 def test_aggregates_of_users_see_every_row_in_order(parts, distinct):
     call = AggregateCall("r", "product", ("i", "l"), pa.string(), implementation=Product, distinct=distinct)

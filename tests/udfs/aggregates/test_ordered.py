@@ -69,7 +69,7 @@ CALLS = st.one_of(
 )
 
 
-@settings(max_examples=depth(60, 2000), deadline=None)
+@settings(max_examples=depth(60, 2000))
 @given(PARTS, CALLS, ORDERS)
 def test_results_are_those_of_a_stable_sort(parts: Parts, asked: tuple[str, str, bool], order: list[Ordering]):
     function, column, ignore = asked
@@ -99,7 +99,7 @@ class Joined:
         return repr(rows)
 
 
-@settings(max_examples=depth(30, 500), deadline=None)
+@settings(max_examples=depth(30, 500))
 @given(PARTS, ORDERS)
 def test_users_aggregates_get_rows_in_order(parts: Parts, order: list[Ordering]):
     made = AggregateCall("x", "joined", ("i", "s"), pa.string(), order=tuple(order), implementation=Joined)
@@ -113,7 +113,7 @@ def test_users_aggregates_get_rows_in_order(parts: Parts, order: list[Ordering])
 CHANGED = SCHEMA.append(pa.field(ROW_KIND, pa.string()))
 
 
-@settings(max_examples=depth(60, 2000), deadline=None)
+@settings(max_examples=depth(60, 2000))
 @given(PARTS, CALLS, ORDERS, st.data())
 def test_rows_that_go_leave_the_others_in_order(
     parts: Parts, asked: tuple[str, str, bool], order: list[Ordering], data: st.DataObject

@@ -29,7 +29,7 @@ def both(aggregates: Aggregates, rows: pa.Table, ranges: list[list[int]]) -> tup
     return aggregates.of_ranges(parts, start, stop), aggregates.merge(parts.take(pa.array(places)), owner, len(start))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows=st.lists(ROW, max_size=12), ranges=RANGES)
 def test_running_totals_give_what_merging_gives(rows, ranges):
     aggregates = of(("count", "l"), ("sum", "i"), ("avg", "i"), ("sum", "d"), ("avg", "d"))
@@ -38,7 +38,7 @@ def test_running_totals_give_what_merging_gives(rows, ranges):
     assert actual.equals(merged)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows=st.lists(ROW, max_size=12), ranges=RANGES)
 def test_large_numbers_are_left_to_merging_or_give_the_same(rows, ranges):
     for case in (("sum", "l"), ("sum", "w")):

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.errors import ExecutionError
@@ -28,7 +28,6 @@ def windows(assigner: Assigner, rows: pa.Table, now: int = 0) -> list[tuple[int,
     return list(zip(frame.row.tolist(), frame.start.tolist(), frame.end.tolist(), strict=True))
 
 
-@settings(deadline=None)
 @given(times, st.integers(1, 5000), offsets)
 def test_tumble_is_the_one_window_that_holds_the_row(values, size, offset):
     for (row, start, end), time in zip(windows(Tumble("ts", size, offset), rows_at(values)), values, strict=True):
@@ -37,7 +36,6 @@ def test_tumble_is_the_one_window_that_holds_the_row(values, size, offset):
         assert (start - offset) % size == 0
 
 
-@settings(deadline=None)
 @given(times, st.integers(1, 900), st.integers(1, 5000), offsets)
 def test_hop_finds_every_window_that_holds_the_row(values, slide, size, offset):
     expected = [
@@ -49,7 +47,6 @@ def test_hop_finds_every_window_that_holds_the_row(values, slide, size, offset):
     assert windows(Hop("ts", slide, size, offset), rows_at(values)) == expected
 
 
-@settings(deadline=None)
 @given(times, st.integers(1, 500), st.integers(1, 12), offsets)
 def test_cumulate_finds_every_step_that_ends_after_the_row(values, step, steps, offset):
     size = step * steps

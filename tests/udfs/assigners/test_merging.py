@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sqlstream.testing.case_format import load_case
@@ -54,7 +54,6 @@ rows_of = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(rows_of, st.integers(0, 20)), min_size=1, max_size=4), st.integers(0, 5))
 def test_sessions_of_batches_are_those_of_rows_one_by_one(batches, allowed_ms):
     stored: list[Triple] = []
@@ -69,7 +68,6 @@ def test_sessions_of_batches_are_those_of_rows_one_by_one(batches, allowed_ms):
 FAR = 2**61
 
 
-@settings(deadline=None)
 @given(rows_of, st.lists(st.integers(-2, 2), min_size=25, max_size=25))
 def test_times_centuries_apart_merge_alike(rows, eras):
     far = [(key, start + era * FAR, end + era * FAR) for (key, start, end), era in zip(rows, eras, strict=False)]
@@ -96,7 +94,6 @@ def line(pairs: list[tuple[int, int]]) -> Intervals:
     return Intervals(*np.array(pairs, np.int64).reshape(-1, 2).T)
 
 
-@settings(deadline=None)
 @given(intervals, intervals)
 @example([(0, 0)], [(0, 0)])
 def test_earliest_meeting_is_that_of_all_pairs(asked, others):

@@ -100,13 +100,13 @@ def compare(model, kernel, steps, restarts):
     assert out(driven) == model.out
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(STEPS.map(with_ends), st.booleans())
 def test_alignment_is_that_of_the_model(steps, restarts):
     compare(Aligning(CHANNELS), barriers(CHANNELS, timeout=50), steps, restarts)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(STEPS.map(with_ends), st.booleans())
 def test_tracking_is_that_of_the_model(steps, restarts):
     compare(Tracking(CHANNELS), barriers(CHANNELS, exactly_once=False, timeout=50), steps, restarts)

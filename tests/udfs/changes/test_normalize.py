@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.testing.values import merge
@@ -139,7 +139,6 @@ def model(steps: list[tuple[int, list[Change]]], ttl: int) -> Iterator[list[Chan
 
 
 @pytest.mark.parametrize("ttl", [0, 5_000])
-@settings(deadline=None)
 @given(steps=STEPS, groups=st.integers(1, 3), cut=st.integers(1, 5), restarts=st.booleans())
 def test_any_changes_in_any_pieces(ttl: int, steps, groups, cut, restarts) -> None:
     kernel = harness(ttl, groups=groups, arrow_rows=cut, restarts=restarts)

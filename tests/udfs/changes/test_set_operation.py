@@ -53,7 +53,7 @@ ROWS = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0.0, 1.5, f
 
 @pytest.mark.parametrize("updating", [(False, False), (True, False), (False, True), (True, True)], ids=str)
 @pytest.mark.parametrize("kind", SetKind, ids=lambda kind: kind.name)
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(st.data())
 def test_the_sum_of_changes_compares_both_inputs(kind, updating, data):
     more = {"groups": data.draw(st.sampled_from([1, 3])), "restarts": data.draw(st.booleans())}

@@ -233,14 +233,14 @@ KEYS = [("k",), (), ("k", "g")]
 
 @pytest.mark.parametrize("updates", [False, True], ids=["inserts", "changes"])
 @pytest.mark.parametrize("name", CALLS)
-@settings(deadline=None, max_examples=3)
+@settings(max_examples=3)
 @given(st.data())
 def test_each_aggregate_follows_its_rows(name, updates, data):
     check([name], updates, data.draw(st.sampled_from(KEYS)), data)
 
 
 @pytest.mark.parametrize("updates", [False, True], ids=["inserts", "changes"])
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.data())
 def test_many_aggregates_follow_their_rows(updates, data):
     names = data.draw(st.lists(st.sampled_from(sorted(CALLS)), unique=True, max_size=6))
@@ -252,13 +252,13 @@ SHARING = ("distinct_n_if", "distinct", "count", "distinct_sum_if", "distinct_t"
 """Three calls over the same values, two of them with a FILTER."""
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(st.data())
 def test_calls_with_filters_over_the_same_values_follow_their_rows(data):
     check(SHARING, False, data.draw(st.sampled_from(KEYS)), data)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(scripts(False), scripts(False))
 def test_calls_that_share_values_go_on_with_what_earlier_builds_stored_for_each(before, after):
     of = kernel(*SHARING)

@@ -92,7 +92,7 @@ def joined(left, right, comparison, *, outer, null_safe, condition, keyed):
 
 
 @pytest.mark.parametrize("comparison", COMPARISONS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(scripts(), *(st.booleans() for _ in range(4)), st.sampled_from([1, 3]), st.booleans())
 def test_the_sum_of_changes_is_the_join_of_both_inputs(
     comparison, batches, outer, null_safe, condition, keyed, groups, restarts

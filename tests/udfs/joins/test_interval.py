@@ -110,7 +110,7 @@ ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(-6, 12)
 STEPS = st.lists(st.tuples(ROWS, ROWS, st.integers(0, 4)), max_size=6)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     STEPS,
     st.sampled_from(JoinKind),

@@ -50,7 +50,7 @@ def joined(held: list[list[Row]]) -> Counter[Row]:
 
 
 @pytest.mark.parametrize("updating", [(False,) * 3, (True, False, False), (False, True, True, False), (True,) * 3])
-@settings(deadline=None, max_examples=depth(25, 100))
+@settings(max_examples=depth(25, 100))
 @given(st.data())
 def test_the_sum_of_changes_is_the_join_of_all_inputs(updating, data):
     join = kernel(*updating)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.udfs.joins import pairs
@@ -23,14 +23,12 @@ def found(left, right, keys, times=None, bounds=None):
     return [pair for part in parts for pair in zip(part.left.tolist(), part.right.tolist(), strict=True)]
 
 
-@settings(deadline=None)
 @given(KEYS, KEYS)
 def test_rows_with_equal_keys_match(left, right):
     wanted = [(i, j) for i, one in enumerate(left) for j, other in enumerate(right) if one == other]
     assert found(table(left), table(right), ["k", "n"]) == wanted
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(-5, 5)), max_size=12),
     st.lists(st.tuples(st.sampled_from("ab"), st.integers(-5, 5)), max_size=12),

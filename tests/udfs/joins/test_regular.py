@@ -89,7 +89,7 @@ def take(changes, rows):
 @pytest.mark.parametrize("condition", [None, LESS], ids=["", "condition"])
 @pytest.mark.parametrize("updating", [(False, False), (True, False), (False, True), (True, True)], ids=str)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-@settings(deadline=None, max_examples=depth(8, 15))
+@settings(max_examples=depth(8, 15))
 @given(st.data())
 def test_the_sum_of_changes_is_the_join_of_both_inputs(kind, updating, condition, null_safe, data):
     def matches(left, right):

@@ -91,7 +91,7 @@ RIGHT_ROWS = st.lists(st.tuples(KEYS, st.integers(-8, 8), st.integers(0, 9), KIN
 STEPS = st.lists(st.tuples(LEFT_ROWS, RIGHT_ROWS, st.integers(0, 5)), max_size=6)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(
     STEPS, st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans(),
     st.sampled_from([1, SLACK // 2]),
@@ -117,7 +117,7 @@ def test_left_rows_meet_the_version_of_their_time(steps, outer, strict, first, n
         model.right += new_right
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(STEPS, st.booleans(), st.booleans(), st.booleans(), st.booleans())
 def test_left_rows_meet_what_is_there_when_they_come(steps, outer, null_safe, condition, restarts):
     joining = harness(
@@ -214,7 +214,7 @@ def changing(kernel, **options):
     return kernel((options.pop("left", CHANGING), options.pop("right", CHANGES)), keys=("key",), **options)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data(), st.booleans(), st.booleans())
 def test_retracted_left_rows_take_their_results_with_them(data, outer, restarts):
     joining = changing(TemporalJoinKernel, outer=outer)

@@ -63,7 +63,7 @@ ROWS = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.integers(1, 5), 
 STEPS = st.lists(st.tuples(ROWS, ROWS, st.integers(0, 2)), max_size=6)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(STEPS, st.sampled_from(JoinKind), st.booleans(), st.booleans(), st.booleans())
 def test_closed_windows_give_what_the_model_gives(steps, kind, null_safe, condition, restarts):
     joining = harness(kind, null_safe, CONDITION if condition else None, groups=3, restarts=restarts)

@@ -226,7 +226,7 @@ KEYS = st.one_of(st.none(), st.integers(0, 3))
 BATCHES = st.lists(st.lists(st.tuples(KEYS, st.booleans()), max_size=5), min_size=1, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(BATCHES, st.sampled_from(Order), st.data(), st.booleans())
 def test_each_row_leaves_once_in_order(batches, order, data, restarts):
     worker = Worker(lambda: VirtualLoop(jumps=False))

@@ -102,7 +102,7 @@ def names(answers):
     return None if answers is None else [row["v"] for row in answers]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.booleans().flatmap(lambda batched: plans(batched=batched)), ROWS, st.integers(1, 30))
 def test_rows_are_joined_in_their_order(worker, plan, rows, size):
     script = plan.script()
@@ -139,7 +139,7 @@ def _assert_modest(script, options):
         assert all(count == 1 for count in Counter(script.keys_asked).values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(plans(), plans(), ROWS, st.integers(1, 30))
 def test_two_lookups_of_one_row(worker, one, two, rows, size):
     scripts = [plan.script() for plan in (one, two)]
@@ -157,7 +157,7 @@ def test_two_lookups_of_one_row(worker, one, two, rows, size):
         _assert_modest(script, plan.options)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(by_key(st.sampled_from((5, 50, 100_000))), ROWS, st.sampled_from(Order), st.sampled_from((1, 3)), st.booleans())
 def test_slow_keys_time_out_and_nothing_else(worker, delays, rows, order, capacity, defers):
     options = LookupOptions(

@@ -48,7 +48,7 @@ def told(harness: KernelHarness) -> list[str]:
 ROWS = st.tuples(st.sampled_from(["a", "b", None]), st.sampled_from([0.0, 1.5, float("inf"), None]))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(st.data())
 def test_each_row_goes_with_the_answers_of_one_that_came(data):
     harness = harness_of(groups=data.draw(st.sampled_from([1, 3])), restarts=data.draw(st.booleans()))

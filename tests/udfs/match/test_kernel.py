@@ -257,7 +257,7 @@ def searching(limits: dict[str, int]) -> AbstractContextManager[Any]:
     return patch.dict(vars(search), limits)
 
 
-@settings(max_examples=depth(200, 400), deadline=None)
+@settings(max_examples=depth(200, 400))
 @given(PATTERNS, CONDITIONS, SKIPS, ROWS, st.sampled_from([None, None, 3 * MS]), st.data(), st.booleans())
 def test_matches_are_those_of_the_model(pattern, chosen, skip, rows, within, data, restarts):
     chosen = possible(pattern, chosen)
@@ -291,7 +291,7 @@ def test_matches_are_those_of_the_model(pattern, chosen, skip, rows, within, dat
     assert harness.counters[LATE_ROWS] == len(rows) - len(taken)
 
 
-@settings(max_examples=depth(20, 100), deadline=None)
+@settings(max_examples=depth(20, 100))
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.integers(0, 5)), min_size=4, max_size=20), st.integers(0, 2))
 def test_matches_of_keys_with_the_same_hash_are_kept_apart(values, hashes):
     harness = KernelHarness(kernel("A B* C", {"B": "above the other", "C": "small"}), SCHEMA, ["k"], restarts=True)
@@ -377,7 +377,7 @@ def test_next_waits_for_the_row_behind():
 # --- results --------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=depth(50, 100), deadline=None)
+@settings(max_examples=depth(50, 100))
 @given(PATTERNS, CONDITIONS, ROWS, st.booleans(), SEARCHES)
 def test_rows_of_one_time_are_in_the_order_of_ties(pattern, chosen, rows, restarts, limits):
     chosen = possible(pattern, chosen)
@@ -390,7 +390,7 @@ def test_rows_of_one_time_are_in_the_order_of_ties(pattern, chosen, rows, restar
     assert by_key(results(harness)) == expected(model(pattern, chosen, NEXT, None), taken, ties=True)
 
 
-@settings(max_examples=depth(50, 100), deadline=None)
+@settings(max_examples=depth(50, 100))
 @given(PATTERNS, CONDITIONS, SKIPS.filter(lambda s: s.variable is None), ROWS, st.booleans(), SEARCHES)
 def test_all_rows_of_a_match_come_out_with_what_was_known_then(pattern, chosen, skip, rows, final, limits):
     chosen = possible(pattern, chosen)
@@ -419,7 +419,7 @@ def test_all_rows_of_a_match_come_out_with_what_was_known_then(pattern, chosen, 
     assert by_key(results(harness)) == lines
 
 
-@settings(max_examples=depth(50, 100), deadline=None)
+@settings(max_examples=depth(50, 100))
 @given(PATTERNS, CONDITIONS, ROWS, st.data())
 def test_in_processing_time_rows_are_mapped_as_they_come(pattern, chosen, rows, data):
     chosen = possible(pattern, chosen)

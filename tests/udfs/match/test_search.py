@@ -90,7 +90,7 @@ def found(
     return lines
 
 
-@settings(max_examples=depth(40, 600), deadline=None)
+@settings(max_examples=depth(40, 600))
 @given(st.sampled_from(LONG), CONDITIONS, st.sampled_from([PAST, NEXT]), st.integers(0, 10**6), st.data())
 def test_matches_of_long_and_short_keys_are_those_of_the_model(text, chosen, skip, seed, data):
     pattern = pattern_of(text)
@@ -104,7 +104,7 @@ def test_matches_of_long_and_short_keys_are_those_of_the_model(text, chosen, ski
     assert by_key(lines) == expected(model(pattern, chosen, skip, within), rows)
 
 
-@settings(max_examples=depth(15, 600), deadline=None)
+@settings(max_examples=depth(15, 600))
 @given(st.sampled_from(LONG), CONDITIONS, SKIPS, st.integers(0, 10**6), st.data())
 def test_both_orders_find_the_same_matches(text, chosen, skip, seed, data):
     pattern = pattern_of(text)

@@ -227,7 +227,7 @@ streams = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(streams, st.lists(frames, min_size=1, max_size=3), st.booleans())
 def test_any_frame_is_that_of_the_model(stream, frames, restarts):
     lists = tuple(aggregated(f"l{i}", f, "collect_list", pa.list_(pa.int64())) for i, f in enumerate(frames))
@@ -298,7 +298,7 @@ maybe = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     maybe,
     st.lists(st.sampled_from(LOOKING), min_size=1, max_size=4, unique=True),
@@ -393,7 +393,7 @@ def changing(draw: Any) -> list[tuple[list[tuple[str, Row]], int]]:
     return batches
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(script=changing(), groups=st.sampled_from([1, 3]), restarts=st.booleans())
 def test_rows_that_go_before_the_watermark_were_never_there(script, groups, restarts):
     frames: tuple[OverFunction, ...] = (

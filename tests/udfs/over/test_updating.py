@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall
@@ -168,7 +168,6 @@ def changed(rows: dict[str, list[Row]], batch: list[tuple[bool, Row]]) -> dict[s
     return behind
 
 
-@settings(deadline=None)
 @given(BATCHES, FRAMES, st.booleans(), st.booleans(), st.booleans(), st.sampled_from(list(SCHEMAS)))
 def test_what_is_left_is_what_the_model_has(batches, frame, descending, nulls_first, restarts, kind):
     order = Order("o", descending, nulls_first)

@@ -89,7 +89,7 @@ def expected(rows: list[tuple[str, int, int | None]], descending: bool) -> Count
     return results
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STREAM, st.booleans(), st.sampled_from([1, 3]), st.booleans())
 def test_results_are_those_of_the_model(stream, descending, groups, restarts):
     harness = KernelHarness(kernel(descending), SCHEMA, ["k", "w"], groups=groups, restarts=restarts)

@@ -129,7 +129,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(STEPS, st.booleans(), st.sampled_from([1, 3]))
 def test_state_and_timers_do_what_dictionaries_do(steps, restarts, groups):
     harness = ProcessFunctionHarness(
@@ -191,7 +191,7 @@ def _in_order(events: list[tuple[int, int, int]], key: int) -> list[tuple[str, i
     return told
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(EVENTS, st.lists(st.integers(0, 8), max_size=5), st.booleans())
 def test_rows_in_order_of_time_do_not_depend_on_the_pace_of_watermarks(events, pace, restarts):
     harness = ProcessFunctionHarness(

@@ -90,7 +90,7 @@ scripts = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batches=st.lists(scripts, max_size=4), restarts=st.booleans(), in_order=st.booleans())
 def test_failed_rows_leave_everything_as_if_they_had_not_come(batches, restarts, in_order):
     def run(*, with_failing: bool) -> tuple[list[Any], int, int]:

@@ -289,7 +289,7 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(STEPS, st.integers(1, 12))
 def test_kept_state_is_that_of_the_store(steps, blocks):
     kept = keeping(blocks)

@@ -115,7 +115,7 @@ STEPS = st.lists(st.tuples(st.lists(ROWS, max_size=6), st.integers(0, 40_000)), 
 
 
 @pairs
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(steps=STEPS)
 def test_random_streams_come_out_as_through_two_operators(below, above, steps):
     chained, apart = Chained(below, above), Apart(below, above)

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.udfs.kernel import NO_WATERMARK, MemoryStore
@@ -166,7 +166,6 @@ _STEP = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(_STEP, max_size=40), st.sampled_from([20, MOST_BYTES]))
 def test_it_is_a_dictionary_of_lists(steps, most_bytes):
     with patch.object(chunked, "MOST_BYTES", most_bytes):

@@ -364,7 +364,7 @@ def chunks_of(most_bytes: int) -> Iterator[None]:
 _BYTES = st.sampled_from([400, 1000, chunked.MOST_BYTES])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(_STEP, max_size=30), st.sampled_from([1, 3, BUCKET_ROWS]), st.sampled_from([1, 4, 16]), _BYTES)
 def test_it_is_a_multiset_of_rows(steps, bucket_rows, least_buckets, most_bytes):
     """What is loaded has all rows of the keys asked for, and nothing gets lost or doubled on the way."""
@@ -417,7 +417,7 @@ _CHANGE = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(_CHANGE, max_size=25),
     st.sampled_from([8, 50, BUCKET_ROWS]),

@@ -181,7 +181,7 @@ def test_joins_are_the_same_with_the_log(kind, ttl):
     same(partial(joins.harness_of, of), batches)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(0, 2**16))
 def test_groups_with_distinct_values_are_the_same_with_the_log(seed):
     same(partial(groups.harness_of, groups.kernel("distinct", "sum", updates=True)), list(scripts(seed, groups.row)))

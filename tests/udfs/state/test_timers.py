@@ -178,7 +178,7 @@ _STEP = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(_STEP, max_size=40))
 def test_it_is_a_sorted_set(steps):
     """Against a dictionary in order of registration; between timers one is registered and one deleted."""

@@ -129,7 +129,7 @@ def model(steps: list[tuple[int, list[Row]]], last: bool, timed: bool, ttl: int)
 @pytest.mark.parametrize("ttl", [0, 5_000])
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("last", [False, True])
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(steps=STEPS, groups=st.integers(1, 3), cut=st.integers(1, 15), restarts=st.booleans())
 def test_any_rows_in_any_pieces(ttl, timed, last, steps, groups, cut, restarts) -> None:
     kernel = harness(last=last, timed=timed, ttl=ttl, groups=groups, arrow_rows=cut, restarts=restarts)
@@ -212,7 +212,7 @@ def test_distinct_rows_are_forgotten_when_their_windows_close():
     assert stored(kernel) == 0
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     steps=st.lists(
         st.tuples(

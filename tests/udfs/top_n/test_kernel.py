@@ -165,7 +165,7 @@ ORDERS = st.sampled_from([
 
 @pytest.mark.parametrize("retracts", [False, True])
 @pytest.mark.parametrize("function", Number)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     steps=STEPS, order=ORDERS, first=st.integers(1, 3), more=st.integers(0, 3), with_number=st.booleans(),
     groups=st.integers(1, 3), cut=st.integers(1, 15), restarts=st.booleans(),

@@ -81,7 +81,7 @@ ROWS = st.lists(
 
 
 @pytest.mark.parametrize("function", Number)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     steps=st.lists(st.tuples(ROWS, st.integers(0, 15)), max_size=5), last=st.integers(1, 3), groups=st.integers(1, 3),
     cut=st.integers(1, 15), restarts=st.booleans(),

@@ -290,7 +290,7 @@ def in_order(output):
     return [(r["window_end"], r["window_start"], str(r["k"]), r["total"], r["most"]) for r in output]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(assigners(), steps, st.sampled_from([1, 3]), st.booleans(), st.sampled_from([2, 5, 1000]), st.booleans())
 def test_what_comes_out_is_what_loops_over_rows_and_windows_find(assigner, steps, groups, restarts, arrow_rows, sends):
     late_columns = ("v",) if sends else None
@@ -314,7 +314,7 @@ def test_what_comes_out_is_what_loops_over_rows_and_windows_find(assigner, steps
     assert all(store.size == 0 for store in h.stores)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(assigners(900 * SECOND), st.sampled_from(CLOCK_CHANGES), steps)
 def test_windows_close_as_loops_find_where_clocks_change(assigner, base, steps):
     h, loop = harness(assigner, groups=2), Loop(assigner)
@@ -329,7 +329,7 @@ def test_windows_close_as_loops_find_where_clocks_change(assigner, base, steps):
             assert sorted(in_order(h.output()), key=str) == sorted(expected, key=str)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 4), st.integers(20, 400), st.lists(rows, min_size=1, max_size=40))
 def test_long_windows_are_put_together_from_stretches_of_panes(slide, size, rows):
     for assigner in [Hop("ts", slide * UNIT, size * UNIT), Cumulate("ts", slide * UNIT, slide * size * UNIT)]:

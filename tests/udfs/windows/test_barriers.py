@@ -105,7 +105,7 @@ ITEMS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(ITEMS, max_size=4), st.booleans())
 def test_any_rows_and_barriers_are_those_of_a_model(batches, purges):
     fired = Fired(TUMBLE, Purging(OnBarrier()) if purges else OnBarrier(), restarts=False)

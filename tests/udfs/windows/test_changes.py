@@ -174,7 +174,7 @@ each_window = pytest.mark.parametrize("window", WINDOWS)
 
 
 @pytest.mark.parametrize("window", ["tumble", "hop", "cumulate"])
-@settings(max_examples=depth(12, 25), deadline=None)
+@settings(max_examples=depth(12, 25))
 @given(steps=scripts(), options=OPTIONS)
 def test_panes_take_rows_back(window, steps, options):
     model, assigner = WINDOWS[window]
@@ -187,7 +187,7 @@ def test_panes_take_rows_back(window, steps, options):
     assert late == counted
 
 
-@settings(max_examples=depth(25, 50), deadline=None)
+@settings(max_examples=depth(25, 50))
 @given(steps=scripts(), options=OPTIONS)
 def test_sessions_take_rows_back(steps, options):
     model, assigner = WINDOWS["session"]
@@ -209,7 +209,7 @@ FIRINGS: dict[str, tuple[Any, Any]] = {
 
 @each_window
 @pytest.mark.parametrize("firing", FIRINGS)
-@settings(max_examples=depth(8, 15), deadline=None)
+@settings(max_examples=depth(8, 15))
 @given(steps=scripts(), options=OPTIONS, allowed=st.sampled_from([0, 0, 9]))
 def test_any_trigger_sees_what_is_left(window, firing, steps, options, allowed):
     (model, assigner), (make, trigger) = WINDOWS[window], FIRINGS[firing]
@@ -220,7 +220,7 @@ def test_any_trigger_sees_what_is_left(window, firing, steps, options, allowed):
 
 
 @each_window
-@settings(max_examples=depth(12, 25), deadline=None)
+@settings(max_examples=depth(12, 25))
 @given(steps=scripts(), options=OPTIONS)
 def test_retracted_results_come_to_those_at_the_end(window, steps, options):
     """Each change withdraws what was there; results of windows that are empty go."""
@@ -306,7 +306,7 @@ def _ticks(name: str, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("window", CLOCKED)
-@settings(max_examples=depth(10, 25), deadline=None)
+@settings(max_examples=depth(10, 25))
 @given(steps=scripts(), options=OPTIONS)
 def test_in_processing_time_rows_go_in_the_windows_in_which_that_is_said(window, steps, options):
     steps = at_arrival(steps)

@@ -147,7 +147,7 @@ class Loop:
 rows = st.builds(row, st.sampled_from(["a", "b", "c", None]), st.integers(-9, 9), st.integers(-5000, 5000))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.integers(1, 12), st.integers(1, 12), st.booleans(), st.lists(st.lists(rows, max_size=25), max_size=6),
     st.booleans(), st.booleans(),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
@@ -75,7 +75,6 @@ some_rows = st.builds(
 limits = st.none() | st.integers(1, 20)
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(some_rows, min_size=1, max_size=20), max_size=3), limits)
 def test_rows_are_cut_one_after_another(keys, longest):
     rows: list[tuple[int, Row]] = []
@@ -251,7 +250,6 @@ batches = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(batches, limits, st.integers(0, 6), st.booleans(), st.integers(1, 2))
 def test_what_comes_out_is_what_comes_out_row_by_row(batches, longest, allowed, restarts, groups):
     harness = KernelHarness(kernel_of(longest, allowed), SCHEMA, ["k"], groups=groups, arrow_rows=3, restarts=restarts)

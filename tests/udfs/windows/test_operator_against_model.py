@@ -34,7 +34,7 @@ def _result(row: dict[str, object]) -> Result:
     return (values[0], values[1] // 1000, values[2] // 1000, *values[3:])  # type: ignore[operator]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(windows_of_time(), streams(), st.sampled_from([1, 3]))
 def test_kernel_equals_model(query, steps, groups):
     expected, late = play(query, steps)

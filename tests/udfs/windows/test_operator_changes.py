@@ -50,7 +50,7 @@ def newest(results: list[Row]) -> dict[Row, Row]:
     return {row[:3]: row for row in results}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(ASSIGNERS, TRIGGERS, OPTIONS, STEPS)
 def test_changes_take_back_only_what_stands(assigner, trigger, options, steps):
     changes = play(Windowed(assigner, trigger, time="ts", retracting=True, row_kinds=True, **options), steps)
@@ -60,7 +60,7 @@ def test_changes_take_back_only_what_stands(assigner, trigger, options, steps):
         assert before[-1] != "-U" or (after[-1] == "+U" and before[:-1] != after[:-1])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from([AfterWatermark(EveryRows(2), EveryRows(1)), EveryRows(1), AfterWatermark()]), OPTIONS, STEPS)
 def test_what_stands_in_the_end_is_the_newest_result_of_each_window(trigger, options, steps):
     changes = play(Windowed(Tumble("ts", 10 * MS), trigger, retracting=True, row_kinds=True, **options), steps)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.udfs.aggregates import AggregateCall, Aggregates
@@ -254,7 +254,6 @@ batches = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(measures, batches, st.booleans(), st.integers(1, 3))
 def test_firings_are_those_of_one_row_after_another(measure, batches, restarts, groups):
     harness = KernelHarness(kernel_of(measure), SCHEMA, ["k"], groups=groups, arrow_rows=3, restarts=restarts)

@@ -267,14 +267,14 @@ def play(harness: KernelHarness, batches: list[Any], allowed: int) -> None:
     assert not any(store.entries for store in harness.stores)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(streams, st.booleans(), st.integers(1, 2))
 def test_sessions_are_those_of_one_row_after_another(batches, restarts, groups):
     for kernel in (fast, general):
         play(harness_of(kernel, "gap", groups=groups, arrow_rows=3, restarts=restarts), batches, 0)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(streams, st.integers(1, 8), st.integers(1, 2))
 def test_with_lateness_too_sessions_are_those_of_one_row_after_another(batches, allowed, groups):
     play(harness_of(general, "gap", Lateness(allowed * MS), groups=groups), batches, allowed)

@@ -82,7 +82,7 @@ KERNELS = {
 
 
 @pytest.mark.parametrize("name", KERNELS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     rows=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 60)), max_size=12),
     watermark=st.integers(0, 70),

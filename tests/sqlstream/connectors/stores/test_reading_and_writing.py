@@ -267,7 +267,7 @@ class Memory:
         self.objects.pop(path, None)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=45))
 def test_objects_count_once_whatever_fails(steps: list[tuple[bool, int]]) -> None:
     """Each step is an epoch with some objects, which is complete or fails behind writing them and is then repeated."""

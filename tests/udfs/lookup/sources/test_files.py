@@ -424,7 +424,7 @@ def test_a_path_that_does_not_exist_is_an_error(tmp_path):
 VALUES = st.one_of(st.none(), st.sampled_from([0.0, -0.0, 1.5, math.nan]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(VALUES, st.sampled_from(["a", "b", None]))), st.tuples(VALUES, st.sampled_from("ab")))
 def test_an_index_finds_what_a_loop_over_rows_finds(rows, key):
     if key[0] is None:

@@ -55,7 +55,6 @@ _VALUES: dict[str, tuple[DataType, st.SearchStrategy]] = {
 
 
 @pytest.mark.parametrize("name", _VALUES)
-@settings(deadline=None)
 @given(data=st.data())
 def test_what_is_written_is_read_again(name, data):
     kind, values = _VALUES[name]
@@ -175,7 +174,7 @@ _PARTS = st.recursive(
 _KINDS = st.sampled_from([kind for kind, _ in _VALUES.values()] + [parse_type("MAP<STRING, ARRAY<DOUBLE>>")])
 
 
-@settings(deadline=None, max_examples=depth(150, 3000))
+@settings(max_examples=depth(150, 3000))
 @given(st.lists(_PARTS, min_size=1, max_size=3), _KINDS)
 def test_values_are_the_same_whichever_parser_reads_them(parts, kind):
     def read(exactly: bool) -> object:
@@ -247,7 +246,6 @@ def test_templates_are_filled():
     assert template.resolved(lambda text: text.replace("${SECRET}", "{a b}")).names == ("a b", "c")
 
 
-@settings(deadline=None)
 @given(_TEXTS, st.integers())
 def test_json_templates_stay_json(text, number):
     template = parse_json_template('{"a": {"b": [{n}]}, "q": "\\"x{t}{n}", "t": {t}, "k": "${SECRET}", "e": {}}')

@@ -17,21 +17,17 @@ from sqlstream.connectors.connector import (
     ChangelogSink,
     Connector,
     LookupTable,
-    MaintainedTable,
     RecoverableSink,
-    ReplacingSink,
-    SessionTable,
     Sink,
     Source,
     SplitSource,
     StreamSink,
-    TruncatableTable,
     UpsertSink,
-    ViewTable,
     columns_of,
     folder_of_batch,
 )
 from sqlstream.connectors.environment import Environment, SinkWriteRange, Watch
+from sqlstream.connectors.stored_tables import MaintainedTable, ReplacingSink, SessionTable, TruncatableTable, ViewTable
 from sqlstream.entry_points import NotLoaded, instance_of, package_of, registered
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError
 from sqlstream.options import hint_of

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import (
     BatchWriter,
-    SessionTable,
     Source,
     StreamSink,
     UpsertSink,
@@ -24,6 +23,7 @@ from sqlstream.connectors.connector import (
 )
 from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import quoted, schema_ddl
+from sqlstream.connectors.stored_tables import SessionTable
 from sqlstream.errors import UnsupportedError
 from sqlstream.paths import as_segment
 from sqlstream.planner.catalog import APPEND_ONLY, RowKind, Table

@@ -57,3 +57,6 @@ PARALLELISM = Option(
     sink=True,
 )
 """An option of every sink."""
+
+REPLACED = "replaced-partition"
+"""An option that only plans of INSERT OVERWRITE have: what their sink replaces."""

@@ -8,16 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import (
-    WRONG_COLUMN,
-    BatchWriter,
-    ChangelogSink,
-    Source,
-    StreamSink,
-    TruncatableTable,
-)
+from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, ChangelogSink, Source, StreamSink
 from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, quoted
+from sqlstream.connectors.stored_tables import TruncatableTable
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, Option, integer, one_of
 from sqlstream.planner.binder.inserts import PARTITIONS_OPTION

@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.formats.avro_columns import Reader, Record, Skippers, record_of
+from sqlstream.formats.avro_columns import Reader, Record
 from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Faults, Unread
+from sqlstream.formats.avro_readers import Skippers, record_of
 from sqlstream.formats.avro_schema import Member, Schema, parse_schema
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
 

@@ -24,8 +24,6 @@ from sqlstream.connectors.connector import (
     RecoverableSink,
     SplitSource,
     StreamSink,
-    TruncatableTable,
-    ViewTable,
 )
 from sqlstream.connectors.environment import Environment, SinkWriteRange
 from sqlstream.connectors.files.checks import (
@@ -61,6 +59,7 @@ from sqlstream.connectors.files.tables import (
     unusable,
 )
 from sqlstream.connectors.formats import COLUMNAR_OPTIONS, CSV_OPTIONS, JSON_OPTIONS, check_format
+from sqlstream.connectors.stored_tables import TruncatableTable, ViewTable
 from sqlstream.connectors.stores.objects import ObjectStore
 from sqlstream.connectors.stores.options import STORE_OPTIONS, STORE_VARIABLES, is_in_store
 from sqlstream.connectors.stores.stores import store_of

@@ -10,21 +10,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import (
-    REPLACED,
-    WRONG_COLUMN,
-    LookupTable,
-    MaintainedTable,
-    RecoverableSink,
-    ReplacingSink,
-    SplitSource,
-    UpsertSink,
-)
+from sqlstream.connectors.connector import WRONG_COLUMN, LookupTable, RecoverableSink, SplitSource, UpsertSink
 from sqlstream.connectors.environment import Environment, SinkWriteRange
 from sqlstream.connectors.files.filesystem import NOT_A_KEY, RELOAD
 from sqlstream.connectors.files.tables import BYTES_PER_TRIGGER, MOST_PER_TRIGGER
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
 from sqlstream.connectors.lakes.versions import RENAMED_COLUMNS
+from sqlstream.connectors.stored_tables import MaintainedTable, ReplacingSink
+from sqlstream.connectors.table_options import REPLACED
 from sqlstream.errors import ConnectorError, Diagnostic, Span, SqlStreamError, UnsupportedError
 from sqlstream.options import (
     BOOLEAN,

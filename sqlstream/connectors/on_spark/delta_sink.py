@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sqlstream.connectors.connector import replaced_partition
 from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import quoted
 from sqlstream.connectors.lakes.commits import COMMIT_TIMEOUT, CommitRetry
@@ -29,6 +28,7 @@ from sqlstream.connectors.lakes.delta_upkeep import compact
 from sqlstream.connectors.lakes.delta_writing import DeltaFiles
 from sqlstream.connectors.lakes.keys import key_ranges
 from sqlstream.connectors.on_spark.keyed_rows import last_changes
+from sqlstream.connectors.stored_tables import replaced_partition
 from sqlstream.connectors.written import WrittenBytes
 from sqlstream.errors import ConnectorError
 from sqlstream.planner.catalog import Table

@@ -5,10 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import reduce
-from operator import or_
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +28,12 @@ from sqlstream.connectors.files.checks import (
     header,
     misspelt_fields,
     newest_files,
-    walk,
-    wrong_directory,
     wrong_header,
     wrong_schema,
 )
 from sqlstream.connectors.files.tables import (
     ENCODING,
     METADATA,
-    MOST_PER_TRIGGER,
     columns_in_files,
     is_bounded,
     kind_column,
@@ -46,21 +41,28 @@ from sqlstream.connectors.files.tables import (
     matching_paths,
     partition_columns,
     tells_kinds,
-    unusable,
 )
 from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
 from sqlstream.connectors.on_spark.cut_files import (
-    ANY_AGE,
     cut_files,
     most_bytes,
     ranges_of_table,
-    watch_whole_files,
 )
 from sqlstream.connectors.on_spark.messages import as_variants
 from sqlstream.connectors.on_spark.object_source import not_read_in_store, places_in_store
 from sqlstream.connectors.on_spark.record_files import is_local, record_format, whole_files
-from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, parsing, shown
+from sqlstream.connectors.on_spark.records import bad_column, decode, parsed_schema, shown
+from sqlstream.connectors.on_spark.spark_files import (
+    URL,
+    columns_of_names,
+    directory_columns,
+    found_files,
+    order_of_parts,
+    share_times,
+    shares_of,
+    stats_of,
+)
 from sqlstream.connectors.stores.options import is_in_store
 from sqlstream.connectors.stores.stores import store_of
 from sqlstream.errors import ConnectorError, Diagnostic, SqlStreamError
@@ -75,19 +77,16 @@ from sqlstream.spark.running import is_connect
 from sqlstream.types import DataType, from_arrow
 from sqlstream.udfs.bad_records import BAD, BAD_ROW, READ_FROM, READ_LINE
 from sqlstream.udfs.exchange import PARTS, part_fields
-from sqlstream.udfs.files.directories import NO_PARTITION, escaped
 from sqlstream.udfs.files.listed import ListedFiles, need_python
 from sqlstream.udfs.files.records import RecordFormat, RecordRows
-from sqlstream.udfs.files.sink_log import LOG
 from sqlstream.udfs.files.splits import FILE, LENGTH, MODIFIED, SHARE, SHARES, FromFile
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.messages import BAD_TYPE
-from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of, shuffle_tasks
+from sqlstream.udfs.spark.batches import CONTENT, checked, checked_places, numbers_of, of_files, rows_of
 from sqlstream.udfs.spark.internals import arrow_schema
 
 _LINE = "__line"
 _TASK = "__task"
-_URL = "_metadata.file_path"
 _BINARY_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 """The schema of Spark's format for files of any kind, whose content it reads only where it is selected."""
 
@@ -112,7 +111,7 @@ def read_files(
         raise ConnectorError(WRONG_VALUE, message, hint="Convert the files to UTF-8, for instance with iconv.")
     of_files = (c for c in chosen if of_message(table, c) is None)
     metadata = {c.name: _metadata(c.metadata_key).cast(c.type.ddl()) for c in of_files if c.metadata_key is not None}
-    parts = _parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}
+    parts = order_of_parts(environment.spark, path, is_bounded(table)) if environment.in_order else {}
     if values["format"] == "json" or has_kinds(table):
         return _checked(environment, table, values, _json_rows(environment, table, columns, values, metadata, parts))
     if _reads_whole(table, columns, values):
@@ -120,7 +119,7 @@ def read_files(
         return _checked(environment, table, values, rows)
     parses = values["format"] == "csv"
     schema = parsed_schema(table) if parses else schema_ddl(table.physical_columns)
-    files = _files(environment, table, values, schema, columns)
+    files = found_files(environment, table, values, schema, columns)
     rows = files.select(
         *((metadata[c.name] if c.name in metadata else F.col(quoted(c.name))).alias(c.name) for c in chosen),
         *([_bad(table, values)] if parses and tolerates_bad_rows(table) else []),
@@ -156,12 +155,12 @@ def _whole_files(
 ) -> DataFrame:
     """The columns, and ``keep`` by name, of files that Python reads whole (``udfs.files.columnar``)."""
     in_files = columns_in_files(table, columns)
-    directories, of_directories = _directories(environment, table)
+    directories, of_directories = directory_columns(environment, table)
     schema = ", ".join(filter(None, (_BINARY_FILE, schema_ddl(directories))))
     read_from = _read_from(environment, table, columns, by_python=True)
     elsewhere = local_path(table.option("path") or "") is None
-    files = _files(environment, table, values, schema, columns, reader_format="binaryFile").select(
-        F.col(_URL).alias(FILE),
+    files = found_files(environment, table, values, schema, columns, reader_format="binaryFile").select(
+        F.col(URL).alias(FILE),
         *([F.col("content").alias(CONTENT)] if elsewhere else []),
         *(column.alias(name) for name, column in of_directories.items() if name in columns),
         *(column.alias(name) for name, column in {**keep, **read_from}.items()),
@@ -204,10 +203,10 @@ def file_splits(
         rows, listed = places_in_store(environment, table, store, values, directories)
         sizes = [o.size for o in listed]
         bound = None if environment.finished else most_bytes(values, lambda: sum(sizes))
-        return shared_out(rows, _shares(environment.spark, table, values, sizes, bound))
+        return shared_out(rows, shares_of(environment.spark, table, values, sizes, bound))
     path = table.option("path") or ""
-    stats = _stats(path)
-    named = environment.in_order and _share_times(stats, is_bounded(table))
+    stats = stats_of(path)
+    named = environment.in_order and share_times(stats, is_bounded(table))
     ranges = ranges_of_table(environment, table, values, lambda: sum(f.st_size for f in stats), columns)
     if ranges is None:
         files = _whole(environment, table, values, directories, columns)
@@ -216,7 +215,7 @@ def file_splits(
     if named:
         files = files.withColumn(PARTS[1], F.col(FILE))
     sizes = [f.st_size for f in stats]
-    shares = _shares(environment.spark, table, values, sizes, None if ranges is None else ranges.limits.bytes)
+    shares = shares_of(environment.spark, table, values, sizes, None if ranges is None else ranges.limits.bytes)
     look = _listed_files(environment, table, values)
     places = files.coalesce(1)
     return shared_out(places if look is None else checked_places(places, look, FILE), shares)
@@ -241,11 +240,11 @@ def _whole(
 ) -> DataFrame:
     """Files that Spark lists, each whole in one micro-batch."""
     # Spark SQL refuses the function below lateral subqueries, the one place where the column costs a little more.
-    name = F.col(_URL) if environment.finished else F.input_file_name()
-    of_names = _from_names(environment, table, directories)
+    name = F.col(URL) if environment.finished else F.input_file_name()
+    of_names = columns_of_names(environment, table, directories)
     known = [] if of_names else directories
     schema = ", ".join([_BINARY_FILE, *([schema_ddl(known)] if known else [])])
-    return _files(environment, table, values, schema, columns, reader_format="binaryFile").select(
+    return found_files(environment, table, values, schema, columns, reader_format="binaryFile").select(
         name.alias(FILE),
         F.col("length").alias(LENGTH),
         F.unix_micros(F.col("modificationTime")).alias(MODIFIED),
@@ -260,7 +259,7 @@ def _read_by_tasks(
     directories = [c for c in columns if c.name in partition_columns(table)]
     remote = is_in_store(values["path"])
     if (
-        environment.finished and directories and not remote and not _stats(values["path"])
+        environment.finished and directories and not remote and not stats_of(values["path"])
     ):  # without directories Spark lacks columns
         return environment.spark.createDataFrame([], schema_ddl(columns))
     places = file_splits(environment, table, values, directories)
@@ -330,51 +329,20 @@ def _json_rows(
 ) -> DataFrame:
     """Reads lines of text, because Spark's reader of JSON hides what follows the object of a line."""
     in_files = {c.name for c in columns_in_files(table, columns)}
-    directories, of_directories = _directories(environment, table)
+    directories, of_directories = directory_columns(environment, table)
     schema = ", ".join([f"{_LINE} STRING", *([schema_ddl(directories)] if directories else [])])
     keep = {name: {**metadata, **of_directories}[name] for name in columns if name not in in_files}
     read_from = _read_from(environment, table, columns)
-    keep |= {READ_FROM: F.col(_URL)} if environment.finished else read_from
+    keep |= {READ_FROM: F.col(URL)} if environment.finished else read_from
     named = tuple(name for name in columns if name in in_files)
-    files = _files(environment, table, values, schema, reader_format="text")
+    files = found_files(environment, table, values, schema, reader_format="text")
     if has_kinds(table):
-        rows = decode_changes(files, _LINE, table, named, values, {**keep, **parts}, F.col(_URL), of_files=True)
+        rows = decode_changes(files, _LINE, table, named, values, {**keep, **parts}, F.col(URL), of_files=True)
     else:
         position = _metadata("file.path") if tolerates_bad_rows(table) else None
         rows = decode(files, _LINE, table, named, values, {**keep, **parts}, position, of_files=True)
     extra = present(rows, (BAD, ROW_KIND))
     return rows.select(*(F.col(quoted(name)) for name in (*columns, *extra, *parts, *read_from)))
-
-
-def _directories(environment: Environment, table: Table) -> tuple[list[Column], dict[str, SparkColumn]]:
-    """The columns that Spark reads from the names of directories, and the expressions of all such columns by name.
-
-    Spark finds none where no files are, and then takes them for columns of the file, which text cannot have.
-    """
-    columns = [c for c in table.physical_columns if c.name in partition_columns(table)]
-    path = local_path(table.option("path") or "")
-    if environment.finished and columns and path is not None and not walk(matching_paths(path)).files:
-        return [], {c.name: F.lit(None).cast(c.type.ddl()).alias(c.name) for c in columns}
-    of_names = _from_names(environment, table, columns)
-    if of_names:
-        return [], of_names
-    return columns, {c.name: F.col(quoted(c.name)) for c in columns}
-
-
-def _from_names(environment: Environment, table: Table, directories: Sequence[Column]) -> dict[str, SparkColumn]:
-    """The columns of directories as expressions over the paths of files, for finished data in a directory with the log
-    of a file sink: Spark then takes them for columns of the files, which ``text`` and ``binaryFile`` cannot have. Empty
-    elsewhere.
-    """
-    path = local_path(table.option("path") or "")
-    if not environment.finished or path is None or not any((p / LOG).is_dir() for p in matching_paths(path)):
-        return {}
-    expressions = {}
-    for column in directories:
-        spelled = F.regexp_extract(path_of(F.col(_URL)), rf"/\Q{escaped(column.name)}\E=([^/]*)/", 1)
-        text = F.coalesce(F.try_url_decode(F.replace(spelled, F.lit("+"), F.lit("%2B"))), spelled)
-        expressions[column.name] = F.when(spelled != NO_PARTITION, text).cast(column.type.ddl())
-    return expressions
 
 
 def _read_from(
@@ -384,7 +352,7 @@ def _read_from(
     without it, but not behind Python: where that reads the files (``by_python``), or computes the event time.
     """
     is_checked = has_checks(table, columns) and (environment.finished or by_python)
-    return {READ_FROM: F.col(_URL)} if is_checked or environment.located else {}
+    return {READ_FROM: F.col(URL)} if is_checked or environment.located else {}
 
 
 def _metadata(key: str) -> SparkColumn:
@@ -418,156 +386,8 @@ def _columns_to_check(
     return tuple((c.name, c.type) for c in columns_in_files(table, columns))
 
 
-def _files(
-    environment: Environment,
-    table: Table,
-    values: Mapping[str, Any],
-    schema: str,
-    columns: Collection[str] | None = None,
-    reader_format: str | None = None,
-) -> DataFrame:
-    """What Spark reads of the files with the schema and the format, that of the table by default. ``columns``: those
-    that the query reads, None for all."""
-    if not is_bounded(table):
-        _make_directory(table, values["path"])
-    reader = environment.reader.schema(schema)
-    joined = environment.joined.get(table.name, ())
-    most = None
-    if not environment.finished:
-        most = most_bytes(values, lambda: _size(values["path"]), columns=columns, joined=joined)
-    options = _reader_options(table, values, partition_columns(table), most)
-    reader = reader.options(**options)
-    watch_whole_files(environment, table, at_once=options.keys().isdisjoint(_BOUNDS))
-    with directory_errors(table):
-        files = reader.format(reader_format or values["format"]).load(_directory_or_pattern(values["path"]))
-    return _each_once(files, values["path"])
-
-
-def _each_once(files: DataFrame, path: str) -> DataFrame:
-    """The files but for those that links lead to a second time: a link to its own directory repeats them 41 times."""
-    local = local_path(path)
-    links = walk(matching_paths(local)).links if local is not None else []
-    if not links:
-        return files
-    name, paths = path_of(F.col(_URL)), [str(p.absolute()) for p in links]
-    return files.where(~reduce(or_, (F.startswith(name, F.lit(f"{p}/")) for p in paths)) & ~name.isin(paths))
-
-
-def _shares(
-    spark: SparkSession, table: Table, values: Mapping[str, Any], known: Sequence[int], most_bytes: int | None
-) -> int:
-    """How many tasks share the files of a micro-batch: as many as operators have, and fewer where files are small, or
-    where a micro-batch has no more than ``most_bytes``. ``known``: the sizes of the files that are there.
-    """
-    most = shuffle_tasks(spark)
-    if not is_bounded(table):
-        return most
-    sizes = sorted(known, reverse=True)
-    largest = sum(sizes[: values[MOST_PER_TRIGGER]])
-    largest = largest if most_bytes is None else min(largest, most_bytes)
-    return min(max(1, -(-largest // _least_split(spark))), most)
-
-
 def _bad(table: Table, values: Mapping[str, Any]) -> SparkColumn:
-    return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col(_URL))
-
-
-def _parts(spark: SparkSession, path: str, bounded: bool) -> dict[str, SparkColumn]:
-    """The hidden columns that order the splits of files.
-
-    Each column costs, that of names most. One is enough where no two files have the same time: times are whole
-    milliseconds, which leaves three digits for the position of a split in its file.
-    """
-    time, name, start = PARTS
-    stats = _stats(path)
-    named = _share_times(stats, bounded)
-    longest = max((f.st_size for f in stats), default=0)
-    modified, split_start = "unix_micros(_metadata.file_modification_time)", "_metadata.file_block_start"
-    unit = max(longest.bit_length() - 9, 0)  # places in units of so many bits are below 512
-    if not named and _least_split(spark) >= 1 << unit:
-        return {time: F.expr(f"{modified} + shiftright({split_start}, {unit})")}
-    names = {name: F.col(_URL)} if named else {}
-    return {time: F.expr(modified), **names, start: F.col(split_start)}
-
-
-def _share_times(stats: list[os.stat_result], bounded: bool) -> bool:
-    """Whether two files may have the same modification time in milliseconds, as Spark reads it."""
-    times = [f.st_mtime_ns // 1_000_000 for f in stats]
-    return not bounded or not times or len(set(times)) < len(times)
-
-
-def _stats(path: str) -> list[os.stat_result]:
-    """The files' statistics as far as they are known; none for remote files."""
-    local, stats = local_path(path), list[os.stat_result]()
-    for file in walk(matching_paths(local)).files if local is not None else ():
-        with suppress(FileNotFoundError):  # removed since its name was read, as by a sink that writes there
-            stats.append(file.stat())
-    return stats
-
-
-def _size(path: str) -> int:
-    """Bytes of all files that are known."""
-    return sum(f.st_size for f in _stats(path))
-
-
-def _least_split(spark: SparkSession) -> int:
-    """The least distance in bytes of two splits of a file."""
-    return min(
-        _bytes(str(spark.conf.get(f"spark.sql.files.{name}"))) for name in ("maxPartitionBytes", "openCostInBytes")
-    )
-
-
-def _bytes(size: str) -> int:
-    """The bytes of a size as Spark's settings have it, such as 4MB, 128m or 2000b; a plain number is bytes."""
-    match = re.fullmatch(r"(\d+)([kmgtp]?)b?", size.strip().lower())
-    assert match is not None, f"Spark takes sizes, not {size}"
-    return int(match[1]) << (10 * " kmgtp".index(match[2] or " "))
-
-
-def _directory_or_pattern(path: str) -> str:
-    """The path, or for a single file a pattern that fits it alone: Spark streams from directories and patterns only."""
-    local = local_path(path)
-    if local is None or glob.has_magic(local) or not Path(local).is_file():
-        return path
-    file = Path(local)
-    scheme = "file:" if path.startswith("file:") else ""
-    return f"{scheme}{file.parent / f'[{file.name[0]}]{file.name[1:]}'}"
-
-
-def _make_directory(table: Table, path: str) -> None:
-    """A watched directory need not exist yet, but Spark asks for it."""
-    local = local_path(path)
-    if local is None or glob.has_magic(local):
-        return
-    try:
-        Path(local).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        if not Path(local).exists():  # a file is read, too
-            raise SqlStreamError.of([unusable(table, local, error)]) from None
-
-
-_BOUNDS = ("maxFilesPerTrigger", "maxBytesPerTrigger")
-
-
-def _reader_options(
-    table: Table, values: Mapping[str, Any], partitions: list[str], most_per_batch: int | None
-) -> dict[str, str]:
-    options = (parsing(table, values) if values["format"] == "csv" else {}) | {
-        "maxFileAge": ANY_AGE,
-        # Directories are either values of columns or just places where files lie.
-        "recursiveFileLookup": str(not partitions).lower(),
-    }
-    if values["format"] == "csv":
-        # Without enforceSchema=false a header that names other columns would be skipped silently.
-        options |= {"header": str(values["csv.header"]).lower(), "enforceSchema": "false"}
-    if values["source.missing-files"] == "skip":
-        options["ignoreMissingFiles"] = "true"  # those that are gone once the others have been looked for
-    most = 1 if tells_kinds(table) else values[MOST_PER_TRIGGER]
-    if most is not None:
-        options["maxFilesPerTrigger"] = str(most)
-    elif most_per_batch is not None:
-        options["maxBytesPerTrigger"] = str(most_per_batch)
-    return options
+    return bad_column(table, values, F.col(CORRUPT).isNotNull(), CORRUPT, "", F.col(URL))
 
 
 _WORDS = {
@@ -623,22 +443,3 @@ def wrong_columns_through_spark(
 
 def _schema_through_spark(spark: SparkSession, path: str, format: str) -> pa.Schema:  # noqa: A002
     return arrow_schema(spark.read.format(format).option("recursiveFileLookup", "true").load(path).schema)
-
-
-_CONDITIONS = frozenset({
-    "INVALID_PARTITION_VALUE", "EMPTY_PARTITION_COLUMN_VALUE", "CONFLICTING_PARTITION_COLUMN_NAMES",
-    "CONFLICTING_DIRECTORY_STRUCTURES",
-})  # fmt: skip
-
-
-@contextmanager
-def directory_errors(table: Table) -> Iterator[None]:
-    """A context manager that converts Spark's errors about partition directories into ConnectorError SS532."""
-    try:
-        yield
-    except PySparkException as error:
-        if error.getCondition() not in _CONDITIONS:
-            raise
-        why = " ".join((error.getMessage() or "").partition("] ")[2].split())
-        wrong = wrong_directory(table, f"a directory of its path does not fit: {why}")
-        raise ConnectorError(wrong.code, wrong.message, hint=wrong.hint) from None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.connector import BatchWriter, LookupTable, RecoverableSink, UpsertSink, ViewTable
+from sqlstream.connectors.connector import BatchWriter, LookupTable, RecoverableSink, UpsertSink
 from sqlstream.connectors.database_tables import CONNECTIONS, READABLE, TABLE_OPTION, WRITABLE, filters, matched
 from sqlstream.connectors.environment import UNKNOWN_RANGE, Environment, SinkWriteRange
 from sqlstream.connectors.postgres.server import (
@@ -34,6 +34,7 @@ from sqlstream.connectors.postgres.server import (
     unique_keys,
 )
 from sqlstream.connectors.secrets import secrets_of
+from sqlstream.connectors.stored_tables import ViewTable
 from sqlstream.errors import ConnectorError, Diagnostic, Span
 from sqlstream.options import BOOLEAN, DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, integer, one_of
 from sqlstream.planner.binder.lookups import (

@@ -20,7 +20,8 @@ from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, without
 from sqlstream.formats.json_alike import split
 from sqlstream.formats.json_columns import SCALARS, Rows, Rules, rows_of_nothing
 from sqlstream.formats.json_records import NoRecord, parse, regular
-from sqlstream.formats.json_structure import Structure, Text, structure
+from sqlstream.formats.json_structure import Structure, structure
+from sqlstream.formats.json_text import Text
 from sqlstream.formats.text_rule import bytes_of, offsets_of
 from sqlstream.types import DataType
 

@@ -15,18 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
-from sqlstream.formats.json_structure import (
-    BACKSLASH,
-    COMMA,
-    QUOTE,
-    Group,
-    Level,
-    Structure,
-    Text,
-    Tokens,
-    check_scalars,
-)
+from sqlstream.formats.json_structure import Group, Level, Structure, Tokens
 from sqlstream.formats.json_template import Array, Member, Object, Template
+from sqlstream.formats.json_text import BACKSLASH, COMMA, QUOTE, Text, check_scalars
 
 _TRIED = 4
 """Records of a block that are tried as templates."""

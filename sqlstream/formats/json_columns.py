@@ -14,7 +14,8 @@ from sqlstream.formats.debezium import LogicalRule
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.json_keys import keys, with_repeated_keys
 from sqlstream.formats.json_records import RawJson, parse_value, spelled
-from sqlstream.formats.json_structure import ARRAY, IS_NUMBER, MISSING, NULL, OBJECT, QUOTE, TRUE, Level, Structure
+from sqlstream.formats.json_structure import Level, Structure
+from sqlstream.formats.json_text import ARRAY, IS_NUMBER, MISSING, NULL, OBJECT, QUOTE, TRUE
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
 

@@ -9,7 +9,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from sqlstream.formats.json_records import quoted
-from sqlstream.formats.json_structure import Level, Text
+from sqlstream.formats.json_structure import Level
+from sqlstream.formats.json_text import Text
 
 _FIRST = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 """The first bytes of a word, by their number."""

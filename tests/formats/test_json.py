@@ -20,7 +20,7 @@ from sqlstream.formats.decoder import Decoded, Fault, Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.json_alike import split
 from sqlstream.formats.json_records import RAW_JSON, with_raw_json
-from sqlstream.formats.json_structure import Text
+from sqlstream.formats.json_text import Text
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType, parse_type
 from tests.depth import depth

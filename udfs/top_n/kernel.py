@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.udfs.joins.stored_side import Changes, found_among, net
 from sqlstream.udfs.kernel import (
@@ -37,6 +38,10 @@ from sqlstream.udfs.windows.until_close import RowsUntilClose
 _WORTH_COMBINING = 4
 """Rows are reduced before the exchange if their number is at least this many times the possible number of remaining
 rows."""
+
+
+LEFT_OUT = "__left_out"
+"""BIGINT column of combined rows of windows: how many others of their key are not among them; NULL is none."""
 
 
 class _RowsOfKind(NamedTuple):
@@ -244,8 +249,25 @@ class WindowTopNKernel(RowsUntilClose):
 
     def combine(self, rows: pa.Table) -> pa.Table:
         """Pre-aggregation before the shuffle: omits the rows that cannot be in the Top-N because of other rows of the
-        micro-batch.
+        micro-batch. LEFT_OUT counts them, at a row of their key: they are late if it is.
         """
+        places = self.ranking.places(rows)
+        is_best = self.ranking.best(places)
+        if is_best.all():
+            return rows
+        left_out = np.bincount(places.ids[~is_best], minlength=places.keys_there)
+        ids = places.ids[is_best]
+        one_of_key = np.empty(places.keys_there, np.int64)
+        one_of_key[ids] = np.arange(len(ids))
+        counts = np.zeros(len(ids), np.int64)
+        counts[one_of_key] = left_out
+        return rows.filter(pa.array(is_best)).append_column(LEFT_OUT, pa.array(counts))
+
+    def _row_count(self, rows: pa.Table) -> int:
+        left_out = pc.sum(rows.column(LEFT_OUT)).as_py() if LEFT_OUT in rows.column_names else None
+        return int(rows.num_rows + (left_out or 0))
+
+    def _needed(self, rows: pa.Table) -> pa.Table:
         return rows.filter(pa.array(self.ranking.best(self.ranking.places(rows))))
 
     # --- results ------------------------------------------------------------------------------------------------

@@ -17,8 +17,7 @@ class RowsUntilClose(Kernel):
     """Base of kernels that store the rows of a window until it closes, then emit its results once.
 
     ``closes`` is the column of ``input`` with the watermark, in microseconds, at which the window of a row is complete.
-    A row whose window has closed is late and dropped. ``combine`` may drop rows that cannot change the result before
-    they are stored.
+    A row whose window has closed is late and dropped.
     """
 
     input: pa.Schema
@@ -33,16 +32,24 @@ class RowsUntilClose(Kernel):
     def _emit(self, rows: pa.Table, context: Context) -> None:
         """Emits the results of the rows of closed windows, window by window."""
 
+    def _needed(self, rows: pa.Table) -> pa.Table:
+        """The rows of open windows without those that cannot change the result, which are not stored."""
+        return rows
+
+    def _row_count(self, rows: pa.Table) -> int:
+        """The number of input rows of which ``combine`` has left these."""
+        return int(rows.num_rows)
+
     def on_rows(self, rows: pa.Table, context: Context) -> None:
         closes = rows.column(self.closes).to_numpy()
         late = closes <= context.watermark
         if late.any():
-            context.count(LATE_ROWS, int(late.sum()))
+            context.count(LATE_ROWS, self._row_count(rows.filter(pa.array(late))))
             rows, closes = rows.filter(pa.array(~late)), closes[~late]
         state = self._state(context)
         if rows.num_rows:
             timed = rows.select(self._kept).append_column(EVENT_TIMER, pa.array(closes))
-            state.append(self.combine(timed).cast(self._stored))
+            state.append(self._needed(timed).cast(self._stored))
         self._close(state, context)
 
     def on_event_time(self, watermark: int, context: Context) -> None:
@@ -58,8 +65,8 @@ class RowsUntilClose(Kernel):
         raise AssertionError("no timer of processing time was set")
 
     def waits(self, context: Context) -> Iterator[Wait]:
-        """Yields, for monitoring, how many stored rows are in windows that have not closed. Rows that ``combine`` has
-        dropped do not count.
+        """Yields, for monitoring, how many stored rows are in windows that have not closed. Rows that were not
+        needed do not count.
         """
         timer = self._state(context).load_all().column(EVENT_TIMER).to_numpy()
         yield from waits(Pending.ROWS_IN_WINDOWS, Domain.EVENT, timer)

@@ -69,6 +69,14 @@ def test_of_equal_rows_the_last_one_goes_first_where_it_is_asked_for():
     assert came(kernel) == [(10, "a", 1.0, 3, 1)]
 
 
+def test_late_rows_that_could_not_be_in_the_result_count_too():
+    kernel = harness(groups=3)
+    kernel.rows(rows((10, "a", 1.0, 1)))
+    kernel.watermark(10)
+    kernel.rows(rows(*((10, key, value, 2) for key in "abc" for value in (1.0, 3.0, 2.0)), (20, "a", 5.0, 3)))
+    assert kernel.counters[LATE_ROWS] == 9
+
+
 ROWS = st.lists(
     st.tuples(
         st.integers(1, 4).map(lambda window: 10 * window),
@@ -88,12 +96,14 @@ ROWS = st.lists(
 )  # fmt: skip
 def test_any_rows_in_any_pieces(function, steps, last, groups, cut, restarts) -> None:
     kernel = harness(last, function=function, groups=groups, arrow_rows=cut, restarts=restarts)
-    model, watermark, actual = TopNTable(BY_VALUE, function, 1, last), -1, []
+    model, watermark, late, actual = TopNTable(BY_VALUE, function, 1, last), -1, 0, []
     for batch, passed in steps:
         kernel.rows(rows(*batch))
         for closes, k, v, i in batch:
             if closes > watermark:
                 model.add((closes, k), {"closes": closes, "k": k, "v": v, "id": i})
+            else:
+                late += 1
         watermark += passed
         kernel.watermark(watermark)
         new = came(kernel)
@@ -101,5 +111,6 @@ def test_any_rows_in_any_pieces(function, steps, last, groups, cut, restarts) ->
         actual += new
     kernel.watermark(END_OF_TIME)
     actual += came(kernel)
+    assert kernel.counters[LATE_ROWS] == late
     wanted = model.best(with_number=True)
     assert sorted((*map(repr, row[:4]), row[4]) for row in actual) == sorted(wanted.elements())

@@ -294,9 +294,13 @@ def topic_records(
 
 def fields_of_columns(table: Table, columns: tuple[str, ...]) -> dict[str, str] | None:
     """Returns a dictionary from the columns that are metadata to the fields of messages
-    (``udfs.kafka.fetched.FIELDS``); None where Spark must convert one to another type than Kafka's own.
+    (``udfs.kafka.fetched.FIELDS``); None where Spark must convert one to another type than Kafka's own, or take it from
+    the value of the message.
     """
-    metadata = [(c, METADATA[c.metadata_key]) for c in columns_of(table, columns) if c.metadata_key is not None]
+    chosen = columns_of(table, columns)
+    if any(of_message(table, c) is not None for c in chosen):
+        return None
+    metadata = [(c, METADATA[c.metadata_key]) for c in chosen if c.metadata_key is not None]
     converts = any(column.type != kind or column.metadata_key == HEADERS for column, (_, kind) in metadata)
     return None if converts else {column.name: field for column, (field, _) in metadata}
 

@@ -131,6 +131,22 @@ def test_keys_are_columns_and_upserts_are_the_last_of_each_key(session: Session,
     assert sorted(map(repr, rows(session, "SELECT v, k FROM t"))) == ["('a', 1)", "('b', 2)", "('c', None)"]
 
 
+def test_metadata_of_a_change_format_is_taken_from_the_value(session: Session, topics: Topics):
+    topic = topics.create()
+    value = {"before": None, "after": {"id": 1}, "op": "c", "ts_ms": 5000, "source": {"table": "x"}}
+    topics.send(topic, json.dumps(value).encode())
+    declare(
+        session, topics,
+        "id INT, at TIMESTAMP(3) METADATA FROM 'value.ingestion-timestamp' VIRTUAL, "
+        "origin STRING METADATA FROM 'source.table' VIRTUAL, o BIGINT METADATA FROM 'offset' VIRTUAL",
+        topic, scan__bounded__mode="latest-offset", format="debezium-json",
+    )  # fmt: skip
+    assert [(kind, at.timestamp(), *rest) for kind, at, *rest in rows(session, "SELECT at, id, origin, o FROM t")] == [
+        ("+I", 5.0, 1, "x", 0)
+    ]
+    assert [row[-2:] for row in rows(session, "SELECT origin, COUNT(*) AS n FROM t GROUP BY origin")] == [("x", 1)]
+
+
 def test_messages_that_are_gone_end_the_job_with_their_numbers(session: Session, topics: Topics):
     topic = topics.create()
     topics.send(topic, b'{"a": 1}', b'{"a": 2}')

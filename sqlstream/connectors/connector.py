@@ -1,8 +1,8 @@
 """What a connector is: a description of its options, and what it does as a source, a sink or a table for lookups.
 
 A connector is a class without state that extends one or several of ``Source``, ``Sink`` and ``LookupTable``. Smaller
-base classes add what few connectors can do: ``SplitSource``, ``StreamSink``, ``RecoverableSink``, ``TruncatableTable``
-and ``SessionTable``. ``docs/connectors_of_your_own.md`` walks through one.
+base classes add what few connectors can do: ``SplitSource``, ``StreamSink``, ``RecoverableSink``, and those of
+``stored_tables``. ``docs/connectors_of_your_own.md`` walks through one.
 """
 
 from __future__ import annotations

@@ -38,8 +38,6 @@ from sqlstream.udfs.windows.until_close import RowsUntilClose
 _WORTH_COMBINING = 4
 """Rows are reduced before the exchange if their number is at least this many times the possible number of remaining
 rows."""
-
-
 LEFT_OUT = "__left_out"
 """BIGINT column of combined rows of windows: how many others of their key are not among them; NULL is none."""
 

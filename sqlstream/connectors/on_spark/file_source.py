@@ -44,11 +44,7 @@ from sqlstream.connectors.files.tables import (
 )
 from sqlstream.connectors.formats import CORRUPT, quoted, schema_ddl
 from sqlstream.connectors.on_spark.change_messages import decode_changes
-from sqlstream.connectors.on_spark.cut_files import (
-    cut_files,
-    most_bytes,
-    ranges_of_table,
-)
+from sqlstream.connectors.on_spark.cut_files import cut_files, most_bytes, ranges_of_table
 from sqlstream.connectors.on_spark.messages import as_variants
 from sqlstream.connectors.on_spark.object_source import not_read_in_store, places_in_store
 from sqlstream.connectors.on_spark.record_files import is_local, record_format, whole_files

@@ -18,10 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sqlstream.connectors.environment import Environment
-from sqlstream.connectors.files.checks import (
-    walk,
-    wrong_directory,
-)
+from sqlstream.connectors.files.checks import walk, wrong_directory
 from sqlstream.connectors.files.tables import (
     MOST_PER_TRIGGER,
     is_bounded,
@@ -32,11 +29,7 @@ from sqlstream.connectors.files.tables import (
     unusable,
 )
 from sqlstream.connectors.formats import quoted
-from sqlstream.connectors.on_spark.cut_files import (
-    ANY_AGE,
-    most_bytes,
-    watch_whole_files,
-)
+from sqlstream.connectors.on_spark.cut_files import ANY_AGE, most_bytes, watch_whole_files
 from sqlstream.connectors.on_spark.records import parsing
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Column, Table

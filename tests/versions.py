@@ -122,7 +122,10 @@ def variables(java: Path | None = None) -> Mapping[str, str]:
 
 
 def _environment(version: Version, folder: Path, *, small: bool) -> Path:
-    wanted = [f"pyspark=={version.pyspark}", *(("pytest", "pytest-timeout", "-e", ".") if small else ("-e", ".[dev]"))]
+    wanted = [
+        f"pyspark=={version.pyspark}",
+        *(("pytest", "pytest-timeout", "hypothesis", "-e", ".") if small else ("-e", ".[dev]")),
+    ]
     return environment_with(f"pyspark-{version.pyspark}", version.python, wanted, folder)
 
 

@@ -101,22 +101,31 @@ class MessageRows:
     of_files: bool = False
 
     @property
+    def columns(self) -> pa.Schema:
+        """The columns that are decoded."""
+        return self.decoder.schema
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns of the rows, without those of the messages."""
-        schema = self.decoder.schema
-        return schema.append(pa.field(BAD, BAD_TYPE)) if self.tolerant else schema
+        return self.columns.append(pa.field(BAD, BAD_TYPE)) if self.tolerant else self.columns
+
+    def begin(self) -> None:
+        """Called by a task before it decodes messages of a micro-batch (``Decoder.begin``)."""
+        self.decoder.begin()
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of batches of messages; the other columns of a message are in each of its rows.
 
         ExecutionError SS402 for a record that cannot be read, if bad ones are not tolerated.
         """
-        self.decoder.begin()
+        self.begin()
         for batch in batches:
-            yield self._of(batch)
+            yield self.of(batch)
 
-    def _of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        decoded = self.decoded(batch.column(VALUE))
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of one batch, as of ``rows``."""
+        decoded = self.read(batch)
         if decoded.faults and not self.tolerant:
             fault = decoded.faults[0]
             place = self._place(batch, fault)
@@ -139,6 +148,10 @@ class MessageRows:
         """Where a record is in the source."""
         place = None if self.lines else batch.column(PLACE)[fault.record].as_py()
         return path_of_url(place) if self.of_files and place is not None else place
+
+    def read(self, messages: pa.RecordBatch) -> Decoded:
+        """The rows and faults of messages."""
+        return self.decoded(messages.column(VALUE))
 
     def decoded(self, values: pa.Array) -> Decoded:
         """The rows and faults of messages. ``values``: what they hold."""

@@ -153,6 +153,11 @@ def cut(data: pa.Buffer, starts: np.ndarray, ends: np.ndarray) -> pa.BinaryArray
     return both.take(pa.array(np.arange(0, len(both), 2)))  # those between them are what is left out
 
 
+def rows_of_nothing(count: int) -> pa.RecordBatch:
+    """Returns a batch of ``count`` rows without columns, for queries that only count rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(count)], ["none"]).select([])
+
+
 _FEW = 64
 """Where no more than one row in so many is left out, the runs of rows between them are copied whole."""
 

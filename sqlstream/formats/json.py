@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, without
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, rows_of_nothing, without
 from sqlstream.formats.json_alike import split
-from sqlstream.formats.json_columns import SCALARS, Rows, Rules, rows_of_nothing
+from sqlstream.formats.json_columns import SCALARS, Rows, Rules
 from sqlstream.formats.json_records import NoRecord, parse, regular
 from sqlstream.formats.json_structure import Structure, structure
 from sqlstream.formats.json_text import Text

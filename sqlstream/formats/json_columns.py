@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.formats.debezium import LogicalRule
-from sqlstream.formats.decoder import Field
+from sqlstream.formats.decoder import Field, rows_of_nothing
 from sqlstream.formats.json_keys import keys, with_repeated_keys
 from sqlstream.formats.json_records import RawJson, parse_value, spelled
 from sqlstream.formats.json_structure import Level, Structure
@@ -44,11 +44,6 @@ class Rules:
     def schema(self) -> pa.Schema:
         """The schema of the rows: the wanted columns in declared order."""
         return pa.schema([(f.name, f.type.to_arrow()) for f in self.fields if f.wanted])
-
-
-def rows_of_nothing(count: int) -> pa.RecordBatch:
-    """Returns a batch of ``count`` rows without columns, for queries that only count rows."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
 @dataclass

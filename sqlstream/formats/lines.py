@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sqlstream.formats.csv_records import lines_without_utf8
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, cut, lines_of
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, cut, lines_of, rows_of_nothing
 from sqlstream.formats.text_rule import bytes_of, offsets_of
 
 NO_UTF8 = "it is no UTF-8"
@@ -52,7 +52,7 @@ class LineDecoder(Decoder):
             good[bad] = False
             texts = records.filter(pa.array(good)).cast(pa.string())
         columns = [texts] if self.field.wanted else []
-        rows = pa.RecordBatch.from_arrays(columns, schema=self.schema) if columns else _rows_without_columns(len(texts))
+        rows = pa.RecordBatch.from_arrays(columns, schema=self.schema) if columns else rows_of_nothing(len(texts))
         return Decoded(rows, len(records), faults)
 
 
@@ -65,7 +65,3 @@ def rows_without_utf8(records: pa.BinaryArray) -> list[int]:
 
 def _reason(record: pa.Scalar) -> str:
     return NO_UTF8 if record.is_valid else "the message is NULL"
-
-
-def _rows_without_columns(count: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(count)], ["none"]).select([])

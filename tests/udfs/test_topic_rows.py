@@ -18,8 +18,9 @@ from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.files.records import RequiredValue
 from sqlstream.udfs.files.splits import FromFile
-from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages
 from sqlstream.udfs.kafka.objects import COLUMNS
+from sqlstream.udfs.kafka.records import TopicRecords
 from sqlstream.udfs.kafka.rows import TopicFormat, TopicRows
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.messages import BAD_TYPE

@@ -14,9 +14,10 @@ from sqlstream.formats.decoder import Decoded, Decoder, Field
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.types import DataType
 from sqlstream.udfs.event_times import EARLIEST, LATEST
-from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.fetch import FetchedMessages
 from sqlstream.udfs.kafka.fetched import FIELDS
 from sqlstream.udfs.kafka.reader import Span
+from sqlstream.udfs.kafka.records import TopicRecords
 from sqlstream.udfs.kafka.times import LOOKED_AT, NewestTimes, TopicTimes
 
 RECORDS = TopicRecords(JsonDecoder((Field("at", DataType("TIMESTAMP")),)), tolerant=True, skips_blank=True)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from sqlstream.formats.decoder import Decoded, Fault
 from sqlstream.udfs.exchange import LIFT, lift_of
 from sqlstream.udfs.kafka import librdkafka
 from sqlstream.udfs.kafka.clients import consumer_of, consumer_settings, wrong_properties
 from sqlstream.udfs.kafka.fetched import FIELDS, PARTITION, PLACES, TOPIC, Fetched, FetchingConsumer, Slot
 from sqlstream.udfs.kafka.objects import ObjectConsumer
 from sqlstream.udfs.kafka.reader import Reader, Span
+from sqlstream.udfs.kafka.records import RowsOfMessages
 from sqlstream.udfs.kafka.sizes import SizeCounter, sizes_of
 from sqlstream.udfs.kafka.tokens import FUNCTION
-from sqlstream.udfs.messages import VALUE, MessageRows
 
 TOPIC_ID, BEGIN, END = "topic_id", "begin", "until"
 RANGES_DDL = f"{TOPIC} STRING, {TOPIC_ID} STRING, {PARTITION} INT, {BEGIN} BIGINT, {END} BIGINT, {LIFT} BIGINT"
@@ -82,47 +80,6 @@ class FetchedMessages:
         return pa.RecordBatch.from_arrays(arrays, [*self.columns])
 
 
-def place_of(messages: pa.RecordBatch, index: int) -> str:
-    """Where a message is: ``topic[partition]@offset``."""
-    topic, number, offset = (messages.column(name)[index] for name in (TOPIC, PARTITION, "offset"))
-    return f"{topic}[{number}]@{offset}"
-
-
-# --- messages as rows -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TopicRecords(MessageRows):
-    """Decodes messages of topics. As in Flink, those without a value are no rows, nor are blank ones if
-    ``skips_blank``; with ``keeps_null`` a message without a value is a row of one NULL.
-    """
-
-    skips_blank: bool = False
-    keeps_null: bool = False
-
-    def _place(self, batch: pa.RecordBatch, fault: Fault) -> str | None:
-        return place_of(batch, fault.record)
-
-    def decoded(self, values: pa.Array) -> Decoded:
-        """The rows and faults of messages, without those that are no rows. ``values``: what they hold."""
-        if self.keeps_null and values.null_count:
-            decoded = self.decoder.messages(values.fill_null(b""))
-            if not decoded.rows.num_columns:
-                return decoded
-            given = values.is_valid().take(pa.array(decoded.numbers))
-            (column,) = decoded.rows.columns
-            rows = pa.RecordBatch.from_arrays([pc.if_else(given, column, None)], schema=decoded.rows.schema)
-            return replace(decoded, rows=rows)
-        decoded = self.decoder.messages(values)
-        if not decoded.faults:
-            return decoded
-        left = [f for f in decoded.faults if not self._is_none(values[f.record].as_py())]
-        return replace(decoded, faults=left, origins=decoded.numbers)
-
-    def _is_none(self, value: bytes | None) -> bool:
-        return value is None or (self.skips_blank and not value.strip())
-
-
 @dataclass(frozen=True)
 class LiftedMessages:
     """Fetches messages with one more column: LIFT, that of their micro-batch."""
@@ -140,32 +97,14 @@ class LiftedMessages:
 
 @dataclass(frozen=True)
 class RowsOfTopics:
-    """Fetches messages and decodes them, in one task. The rows have the columns of ``records`` by the ``names``, and
-    the columns ``kept`` of their message. If ``lifts``, they also have LIFT, that of their micro-batch.
-    """
+    """Fetches messages and decodes them, in one task."""
 
-    fetched: FetchedMessages
-    records: TopicRecords
-    names: tuple[str, ...]
-    kept: tuple[str, ...]
-    lifts: bool = False
+    fetched: FetchedMessages | LiftedMessages
+    decoded: RowsOfMessages
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of a task's ranges. Raises what fetching and decoding raise."""
-        ranges = [*places]
-        names = [*self.names, *self.kept, *([LIFT] if self.lifts else [])]
-        lift = pa.scalar(lift_of(ranges), pa.int64())
-        renamed = [VALUE if name == "value" else name for name in self.fetched.columns]
-        messages = (batch.rename_columns(renamed) for batch in self.fetched.rows(ranges))
-        for batch in self.records.rows(messages):
-            own = batch.columns[: len(self.names)]
-            kept = (batch.column(len(self.names) + place) for place in self._places_of_kept(renamed))
-            lifts = [pa.repeat(lift, batch.num_rows)] if self.lifts else []
-            yield pa.RecordBatch.from_arrays([*own, *kept, *lifts], names)
-
-    def _places_of_kept(self, columns: Sequence[str]) -> list[int]:
-        others = [name for name in columns if name != VALUE]
-        return [others.index(name) for name in self.kept]
+        return self.decoded.rows(self.fetched.rows(places))
 
 
 # --- consumers, which live as long as their process ----------------------------------------------------------------

@@ -17,8 +17,9 @@ from sqlstream.udfs.exchange import CLOCK
 from sqlstream.udfs.files.parquet import TableFiles
 from sqlstream.udfs.files.records import ReadRecords, RecordFormat, RequiredValue, pieces_apart
 from sqlstream.udfs.files.splits import Piece, SplitRows
-from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords, place_of
+from sqlstream.udfs.kafka.fetch import FetchedMessages
 from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC
+from sqlstream.udfs.kafka.records import TopicRecords, place_of
 from sqlstream.udfs.kernel import KEY_HASH
 from sqlstream.udfs.messages import BAD_TYPE, VALUE, bad_records, said, unreadable_record
 
@@ -56,7 +57,7 @@ class TopicRows(SplitRows):
         return self.format.lifts
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        self.format.records.decoder.begin()
+        self.format.records.begin()
         ranges = [*places]
         clock = [batch.column(CLOCK)[0] for batch in ranges if CLOCK in batch.schema.names and batch.num_rows]
         constants = {KEY_HASH: 0, CLOCK: clock[0].as_py() if clock else None}
@@ -67,7 +68,7 @@ class TopicRows(SplitRows):
 
     def _pieces(self, messages: pa.RecordBatch) -> Iterator[Piece]:
         records, read = self.format.records, ReadMessages(messages)
-        decoded = records.decoded(messages.column(VALUE))
+        decoded = records.read(messages)
         if decoded.faults and not records.tolerant:
             raise read.error(decoded.faults[0])
         decoded = replace(decoded, rows=self._with_metadata(decoded, messages), origins=decoded.numbers)

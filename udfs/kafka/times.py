@@ -14,9 +14,10 @@ from sqlstream.formats.time_texts import InstantRule
 from sqlstream.types import DataType
 from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.files.splits import in_micros
-from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages
 from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC, Slot
 from sqlstream.udfs.kafka.reader import Span
+from sqlstream.udfs.kafka.records import TopicRecords
 
 LOOKED_AT = 1000
 """How many of the last messages of a range are looked at. An older one that is newer by its event time is passed over:
@@ -98,7 +99,7 @@ class NewestTimes:
         if not last:
             return {}
         if self.times.records is not None:
-            self.times.records.decoder.begin()
+            self.times.records.begin()
         columns = (pa.array(values, f.type) for values, f in zip(zip(*last, strict=True), RANGES, strict=True))
         newest: dict[Slot, int] = {}
         for messages in fetched.rows([pa.RecordBatch.from_arrays([*columns], schema=RANGES)]):

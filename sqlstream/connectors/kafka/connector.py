@@ -66,9 +66,10 @@ from sqlstream.udfs.kafka.tokens import FUNCTION
 from sqlstream.udfs.lookup.sources.clients import no_package
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from sqlstream.udfs.kafka.records import TopicRecords
     from sqlstream.udfs.kafka.rows import TopicFormat
 
 
@@ -169,7 +170,7 @@ def messages_of_table(kind: Source, environment: Environment, table: Table, fiel
     """The messages of a table of either connector, with at least the columns ``fields``, and LIFT where the source
     knows how far the watermark may go.
     """
-    values = {"topic-pattern": None, _START: "earliest-offset", **kind.resolved_values(table)}
+    values = _reading_values(kind, table)
     if values[CLIENT] == LIBRDKAFKA:
         return on_spark.kafka_source.messages_of(
             environment.spark,
@@ -182,6 +183,20 @@ def messages_of_table(kind: Source, environment: Environment, table: Table, fiel
     options = source_options(table, values)
     messages = on_spark.kafka.messages_of(environment.spark, options, finished=environment.finished)
     return on_spark.kafka.measured(messages, table) if environment.real_time else messages
+
+
+def fetched_rows(
+    kind: Source, environment: Environment, table: Table, columns: tuple[str, ...], records: TopicRecords
+) -> DataFrame:
+    """The named columns of a table of either connector, whose messages tasks fetch and decode at once."""
+    values = _reading_values(kind, table)
+    settings = _settings(environment, values)
+    return on_spark.topic_rows.fetched_rows(environment, table, columns, values, settings, records)
+
+
+def _reading_values(kind: Source, table: Table) -> dict[str, Any]:
+    """The resolved options of a table; a connector that lacks some reads one topic from its beginning."""
+    return {"topic-pattern": None, _START: "earliest-offset", **kind.resolved_values(table)}
 
 
 def _bound(values: Mapping[str, Any], when: str) -> dict[str, Any]:
@@ -333,18 +348,15 @@ class Kafka(SplitSource, StreamSink):
     )  # fmt: skip
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
-        values = self.resolved_values(table)
-        if values[CLIENT] == LIBRDKAFKA:
-            rows = on_spark.kafka.rows_by_tasks(environment, table, columns, values, _settings(environment, values))
-            if rows is not None:
-                return rows
-        fields = on_spark.kafka.fields_of_messages(table, columns)
-        return self.rows_of_messages(messages_of_table(self, environment, table, fields), table, columns)
+        records = None if reads_by_spark(table) else self._records(environment.spark, table, columns)
+        if records is not None:
+            return fetched_rows(self, environment, table, columns, records)
+        messages = messages_of_table(self, environment, table, on_spark.kafka.fields_of_messages(table, columns))
+        return self.rows_of_messages(messages, table, columns, by_java=environment.real_time)
 
     def has_file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> bool:
-        values = self.values(table)
-        by_tasks = values[CLIENT] == LIBRDKAFKA and on_spark.kafka.fields_of_columns(table, columns) is not None
-        return by_tasks and on_spark.kafka.topic_records(environment, table, columns, values) is not None
+        by_tasks = not reads_by_spark(table) and self._records(environment.spark, table, columns) is not None
+        return by_tasks and on_spark.topic_rows.fields_of_columns(table, columns) is not None
 
     def file_splits(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         values = self.resolved_values(table)
@@ -356,14 +368,27 @@ class Kafka(SplitSource, StreamSink):
         )
 
     def record_format(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> TopicFormat:
+        records = self._records(environment.spark, table, columns)
+        assert records is not None, "asked for splits that are not there"
         values = self.resolved_values(table)
-        return on_spark.kafka.topic_format(environment, table, columns, values, topic_settings(values))
+        return on_spark.topic_rows.topic_format(environment, table, columns, values, topic_settings(values), records)
 
-    def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    def _records(self, spark: SparkSession, table: Table, columns: tuple[str, ...]) -> TopicRecords | None:
+        """How tasks decode messages; None where Spark must do a part."""
+        return on_spark.topic_rows.topic_records(spark, table, columns, self.values(table))
+
+    def rows_of_messages(
+        self, messages: DataFrame, table: Table, columns: tuple[str, ...], *, by_java: bool = False
+    ) -> DataFrame:
         """Decodes Kafka messages, which have Spark's columns (value, key, topic and so on), into the named columns of
-        the table.
+        the table. ``by_java``: functions of Spark do, as real-time mode needs it, in place of tasks of Python.
         """
-        return on_spark.kafka.rows_of_messages(messages, table, columns, self.values(table))
+        if has_kinds(table):
+            return on_spark.kafka.rows_of_changes(messages, table, columns, self.values(table))
+        records = None if by_java else self._records(messages.sparkSession, table, columns)
+        if records is None:
+            return on_spark.kafka.rows_by_java(messages, table, columns, self.values(table))
+        return on_spark.topic_rows.rows_of_messages(messages, table, columns, records)
 
     def stream(self, environment: Environment, table: Table, rows: DataFrame) -> DataStreamWriter:
         kind = StreamSink if reads_by_spark(table) else Sink

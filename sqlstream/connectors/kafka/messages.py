@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlstream.connectors.change_formats import change_format
+from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS, check_format
 from sqlstream.connectors.schema_formats import SCHEMA_FORMATS, SCHEMA_OPTIONS
 from sqlstream.errors import Diagnostic, Span
@@ -150,6 +151,18 @@ def _wrong_keys(table: Table, given: Mapping[str, str], spans: Mapping[str, Span
         hint = f"Write '{FORMAT}' = 'json', and leave {INCLUDE} out."
         yield Diagnostic(WRONG_VALUE, message, spans.get(wrong), hint=hint)
     yield from check_part(table_of_keys(table), spans, KEY)
+    if apart:
+        yield from _wrong_variants(table_of_keys(table), table_of_values(table))
+
+
+def _wrong_variants(*parts: Table) -> Iterable[Diagnostic]:
+    """SS505 for VARIANT in CSV, which only Spark reads, and which tasks therefore cannot read together with keys."""
+    for table in parts:
+        if (table.option("format") or "").strip().lower() == "csv":
+            for column in (c for c in table.physical_columns if c.type.name == "VARIANT"):
+                message = f'column "{column.name}" of type VARIANT is in CSV, and read together with keys'
+                hint = "Declare it STRING and write PARSE_JSON in queries, or take the format json."
+                yield Diagnostic(WRONG_COLUMN, message, hint=hint)
 
 
 def _without_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
@@ -281,3 +294,4 @@ def check_upsert_formats(table: Table, spans: Mapping[str, Span]) -> Iterable[Di
         yield from _wrong_prefix(with_key_fields(table), prefix, spans)
     yield from check_part(keys_of_upserts(table), spans, KEY)
     yield from check_part(values_of_upserts(table), spans, VALUE)
+    yield from _wrong_variants(keys_of_upserts(table), values_of_upserts(table))

@@ -18,6 +18,7 @@ from sqlstream.connectors.kafka.connector import (
     CLIENT_OPTIONS,
     READING_OPTIONS,
     check_reading,
+    fetched_rows,
     messages_of_table,
     metadata_of_messages,
     of_python,
@@ -90,9 +91,18 @@ class UpsertKafka(Source, UpsertSink):
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """Reads the topic from its beginning, as Flink does, because later messages alone do not make up the table."""
-        fields = ("key", *on_spark.kafka.fields_of_messages(table, columns))
-        messages = messages_of_table(self, environment, table, tuple(dict.fromkeys(fields)))
-        return on_spark.upsert_kafka.rows_of_upserts(messages, table, columns)
+        if not reads_by_spark(table):
+            records = on_spark.topic_rows.upsert_records(environment.spark, table, columns)
+            return fetched_rows(self, environment, table, columns, records)
+        messages = messages_of_table(self, environment, table, on_spark.kafka.fields_of_messages(table, columns))
+        return self.rows_of_messages(messages, table, columns)
+
+    def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+        """Decodes Kafka messages, which have Spark's columns (value, key, topic and so on), into the named columns of
+        the table and ROW_KIND. A -D row has values only in its key columns.
+        """
+        records = on_spark.topic_rows.upsert_records(messages.sparkSession, table, columns)
+        return on_spark.topic_rows.rows_of_messages(messages, table, columns, records)
 
     def refuses_real_time(self, table: Table, *, written: bool) -> Diagnostic | None:
         return of_python(table, written=True) if written else super().refuses_real_time(table, written=False)
@@ -101,7 +111,7 @@ class UpsertKafka(Source, UpsertSink):
         if not environment.real_time:
             return super().stream(environment, table, rows)
         on_spark.kafka.require_jar(environment.spark)
-        messages = on_spark.upsert_kafka.messages_of_upserts(rows, table, by_key=False)  # rows of a key are together
+        messages = on_spark.kafka.messages_of_upserts(rows, table, by_key=False)  # rows of a key are together
         return messages.writeStream.format("kafka").options(**target_options(self.resolved_values(table)))
 
     def write_batches(self, environment: Environment, table: Table) -> BatchWriter:
@@ -109,7 +119,7 @@ class UpsertKafka(Source, UpsertSink):
         which the last message of each key is the same.
         """
         values, once = self.resolved_values(table), writes_once(table)
-        encode = partial(on_spark.upsert_kafka.messages_of_upserts, table=table, by_key=not once)
+        encode = partial(on_spark.kafka.messages_of_upserts, table=table, by_key=not once)
         if not reads_by_spark(table):
             creation = new_topic(values, {"cleanup.policy": "compact"})
             return on_spark.kafka_sink.batch_writer(environment, table, values, encode, creation)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         spark_files,
         task_files,
         test,
-        upsert_kafka,
+        topic_rows,
     )
 
 __all__ = [
@@ -72,7 +72,7 @@ __all__ = [
     "spark_files",
     "task_files",
     "test",
-    "upsert_kafka",
+    "topic_rows",
 ]
 
 

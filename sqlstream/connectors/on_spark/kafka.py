@@ -12,10 +12,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as F
 
-from sqlstream.connectors import on_spark
 from sqlstream.connectors.change_formats import has_kinds, of_message
 from sqlstream.connectors.connector import MISSING_JAR, columns_of
-from sqlstream.connectors.environment import LATENCIES, LATENCY_METRIC, Environment
+from sqlstream.connectors.environment import LATENCIES, LATENCY_METRIC
 from sqlstream.connectors.formats import quoted, records_columns
 from sqlstream.connectors.kafka.messages import (
     FORMAT,
@@ -27,29 +26,24 @@ from sqlstream.connectors.kafka.messages import (
     only_in_keys,
     table_of_keys,
     table_of_values,
+    value_values,
+    values_of_upserts,
+    with_key_fields,
 )
-from sqlstream.connectors.kafka.offsets import TopicSettings
 from sqlstream.connectors.on_spark.change_messages import decode_changes, encode_avro_changes, encode_changes
-from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.encoders import encode_by_schema
-from sqlstream.connectors.on_spark.kafka_times import watermark_of_topics
-from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import decode, encode, encode_object
 from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, has_schema
 from sqlstream.errors import ConnectorError
-from sqlstream.formats.decoder import OptionalRecords
-from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
-from sqlstream.planner.catalog import Table
+from sqlstream.planner.bad_rows import ON_ERROR
+from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.planner.lowering.hidden_columns import present
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
-from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords
 from sqlstream.udfs.kafka.fetched import FIELDS
 from sqlstream.udfs.kafka.produce import HEADERS as WRITTEN_HEADERS
 from sqlstream.udfs.kafka.produce import TIME
-from sqlstream.udfs.kafka.rows import TopicFormat
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.messages import MessageRows
 
 _LAST_HEADERS = (
     "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"
@@ -141,59 +135,43 @@ def fields_of_messages(table: Table, columns: tuple[str, ...]) -> tuple[str, ...
     return tuple(name for name in FIELDS if name in needed)
 
 
-# --- kafka ----------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------------------
 
 
-def rows_of_messages(
+def rows_of_changes(
     messages: DataFrame, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
 ) -> DataFrame:
-    """Decodes Kafka messages, which have Spark's columns (value, key, topic and so on), into the named columns of the
-    table.
+    """Decodes messages of changes, which have Spark's columns (value, key, topic and so on), into the named columns of
+    the table and ROW_KIND. ``values``: the parsed options of the table.
+    """
+    texts = messages if values["format"] == DEBEZIUM_AVRO else _texts(messages)
+    keep = _with_lift(metadata_columns(table, columns), messages)
+    payload = tuple(name for name in columns if name not in keep)
+    rows = decode_changes(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
+    return rows.select(*_columns_of(rows, columns))
 
-    ``values``: the parsed options of the table.
+
+def rows_by_java(messages: DataFrame, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]) -> DataFrame:
+    """Decodes messages of json, csv or raw as ``rows_of_changes``, by functions of Spark: in real-time mode, which
+    calls no Python, and VARIANT in CSV, which no decoder of tasks reads.
     """
     keep, in_key = metadata_columns(table, columns), only_in_keys(table)
     payload = tuple(name for name in columns if name not in keep and name not in in_key)
     if in_key:
-        keep = with_key_text(keep, place_of_message())
-    keep = with_lift(keep, messages)
-    if has_schema(values["format"]):
-        given = messages.where(F.col("value").isNotNull())
-        rows = rows_of_bytes(given, table_of_values(table), payload, values, keep)
-        return with_keys(rows, table, columns) if in_key else rows.select(*_columns_of(rows, columns))
-    in_bytes = values["format"] == DEBEZIUM_AVRO
-    texts = messages if in_bytes else messages.withColumn("value", F.col("value").cast("string"))
-    if values["format"] == "json":  # as Flink, which takes an empty message for none
-        texts = texts.where(F.trim("value") != "")
-    read = decode_changes if has_kinds(table) else decode
-    rows = read(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
-    if in_key:
-        return with_keys(rows, table, columns)
-    return rows.select(*_columns_of(rows, columns))
+        keep |= {_KEY: F.col("key"), _KEY_PLACE: place_of_message()}
+    keep = _with_lift(keep, messages)
+    texts = _texts(messages)
+    if values["format"] != "raw":  # as Flink, which takes a message without value, and an empty one of JSON, for none
+        texts = texts.where(F.trim("value") != "" if values["format"] == "json" else F.col("value").isNotNull())
+    rows = decode(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
+    return _with_keys(rows, table, columns) if in_key else rows.select(*_columns_of(rows, columns))
 
 
-def rows_of_bytes(
-    messages: DataFrame,
-    table: Table,
-    payload: tuple[str, ...],
-    values: Mapping[str, Any],
-    keep: Mapping[str, SparkColumn],
-    *,
-    optional: bool = False,
-) -> DataFrame:
-    """Decodes the values of messages of a format with a schema. ``optional``: a message without a value is a row of
-    NULLs.
-    """
-    zone = str(messages.sparkSession.conf.get("spark.sql.session.timeZone"))
-    decoder = decoder_of(table, payload, values, zone, all_columns=True)
-    assert decoder is not None, "a format with a schema"
-    reader = MessageRows(OptionalRecords(decoder) if optional else decoder, tolerates_bad_rows(table))
-    rows = decoded(messages, F.col("value"), reader, keep, place_of_message())
-    kinds = {c.name: c.type for c in records_columns(table)}
-    return rows.select(*(as_variants(c, kinds[c]) if c in payload else F.col(quoted(c)) for c in rows.columns))
+def _texts(messages: DataFrame) -> DataFrame:
+    return messages.withColumn("value", F.col("value").cast("string"))
 
 
-def with_lift(keep: Mapping[str, SparkColumn], messages: DataFrame) -> dict[str, SparkColumn]:
+def _with_lift(keep: Mapping[str, SparkColumn], messages: DataFrame) -> dict[str, SparkColumn]:
     """Returns ``keep`` with LIFT, where messages have it, so that their rows do, too."""
     return {**keep, **({LIFT: F.col(LIFT)} if LIFT in messages.columns else {})}
 
@@ -201,6 +179,11 @@ def with_lift(keep: Mapping[str, SparkColumn], messages: DataFrame) -> dict[str,
 def _columns_of(rows: DataFrame, columns: tuple[str, ...]) -> list[SparkColumn]:
     extra = present(rows, (BAD, ROW_KIND, LIFT))
     return [F.col(quoted(name)) for name in (*columns, *extra)]
+
+
+# --- writing --------------------------------------------------------------------------------------------------
+
+_GONE = (RowKind.DELETE.value, RowKind.UPDATE_BEFORE.value)
 
 
 def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -> DataFrame:
@@ -211,7 +194,7 @@ def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -
     """
     changes = has_kinds(table)
     apart = {*only_in_keys(table), *table.written_metadata}
-    metadata = written_metadata(table)
+    metadata = _written_metadata(table)
     payload = rows.select(*(F.col(quoted(name)) for name in rows.columns if name not in apart)) if apart else rows
     by_schema, subject = has_schema(values["format"]), f"{values['topic']}-value"
     if by_schema:
@@ -224,7 +207,7 @@ def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -
     names = key_fields(table)
     if names:
         if table.option(FORMAT) is not None:
-            return with_key(rows, fields[0], table, metadata)
+            return _with_key(rows, fields[0], table, metadata)
         keys = rows.select(*(F.col(quoted(name)) for name in names))
         if by_schema:
             key = encode_by_schema(keys, table, values, f"{values['topic']}-key")
@@ -233,7 +216,25 @@ def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -
     return rows.select(*fields, *metadata)
 
 
-def written_metadata(table: Table) -> list[Column]:
+def messages_of_upserts(rows: DataFrame, table: Table, *, by_key: bool = True) -> DataFrame:
+    """Encodes each change as a message, those of a key in order. The value of -D and -U is NULL; after -U another
+    message of the key may follow. ``by_key``: all changes of a key are put into one task, which sends them in order.
+    """
+    keyed, values = with_key_fields(table), value_values(table)
+    together = rows.repartition(*(F.col(quoted(name)) for name in table.primary_key)) if by_key else rows
+    apart = {*only_in_keys(keyed), *table.written_metadata}
+    names = (c.name for c in table.physical_columns if c.name not in apart)
+    payload = together.select(*(F.col(quoted(name)) for name in names))
+    stays = ~F.col(ROW_KIND).isin(*_GONE) if ROW_KIND in rows.columns else None
+    if has_schema(values["format"]):
+        row = encode_by_schema(payload, values_of_upserts(table), values, f"{values['topic']}-value", stays)
+    else:
+        row = encode(payload, values)
+        row = row if stays is None else F.when(stays, row)
+    return _with_key(together, row, keyed, _written_metadata(table))
+
+
+def _written_metadata(table: Table) -> list[Column]:
     """Returns expressions for the columns HEADERS and TIME of messages, as far as the table's METADATA columns are
     written. A time zone that a column lacks is the session's.
     """
@@ -244,90 +245,12 @@ def written_metadata(table: Table) -> list[Column]:
     return [F.expr(sql[key].format(quoted(name))) for name, key in table.written_metadata.items()]
 
 
-def rows_by_tasks(
-    environment: Environment,
-    table: Table,
-    columns: tuple[str, ...],
-    values: Mapping[str, Any],
-    settings: TopicSettings,
-) -> DataFrame | None:
-    """Returns the named columns of a table whose messages tasks fetch and decode at once; None where Spark must do a
-    part: for changes, keys of a format of their own, and types that no decoder reads.
-    """
-    metadata = metadata_columns(table, columns)
-    payload = tuple(name for name in columns if name not in metadata)
-    records = topic_records(environment, table, columns, values)
-    if records is None:
-        return None
-    keys = {c.metadata_key for c in columns_of(table, columns) if c.name in metadata}
-    kept = tuple(name for name in FIELDS if name in {METADATA[key][0] for key in keys if key is not None})
-    kept = kept if payload or kept else ("offset",)  # rows that are only counted need a column
-    watermark = watermark_of_topics(environment, table, values, by_rows=True)
-    places = on_spark.kafka_source.ranges_of_topics(
-        environment.spark, settings, finished=environment.finished, watermark=watermark
-    )
-    sizes, lifts = environment.fetched.counter(environment.spark, table.name), watermark is not None
-    rows = on_spark.kafka_source.rows_of_topics(places, settings, records, kept, lifts=lifts, sizes=sizes)
-    kinds = {c.name: c.type for c in records_columns(table)}
-    names = {f.name: f"value{i}" for i, f in enumerate(records.decoder.schema)}
-    given = {name: as_variants(names[name], kinds[name]).alias(name) for name in payload}
-    bad = map(F.col, present(rows, (BAD, LIFT)))
-    return rows.select(*(metadata[name].alias(name) if name in metadata else given[name] for name in columns), *bad)
-
-
-def topic_records(
-    environment: Environment, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
-) -> TopicRecords | None:
-    """Returns how tasks decode the values of messages into the columns that are no metadata; None where Spark must do a
-    part: for changes, keys of a format of their own, and types that no decoder reads.
-    """
-    if has_kinds(table) or only_in_keys(table):
-        return None
-    payload = tuple(c.name for c in columns_of(table, columns) if c.physical)
-    zone = str(environment.spark.conf.get("spark.sql.session.timeZone"))
-    decoder = decoder_of(table, payload, values, zone, all_columns=True)
-    if decoder is None:
-        return None
-    form = values["format"]
-    return TopicRecords(decoder, tolerates_bad_rows(table), skips_blank=form == "json", keeps_null=form == "raw")
-
-
-def fields_of_columns(table: Table, columns: tuple[str, ...]) -> dict[str, str] | None:
-    """Returns a dictionary from the columns that are metadata to the fields of messages
-    (``udfs.kafka.fetched.FIELDS``); None where Spark must convert one to another type than Kafka's own, or take it from
-    the value of the message.
-    """
-    chosen = columns_of(table, columns)
-    if any(of_message(table, c) is not None for c in chosen):
-        return None
-    metadata = [(c, METADATA[c.metadata_key]) for c in chosen if c.metadata_key is not None]
-    converts = any(column.type != kind or column.metadata_key == HEADERS for column, (_, kind) in metadata)
-    return None if converts else {column.name: field for column, (field, _) in metadata}
-
-
-def topic_format(
-    environment: Environment,
-    table: Table,
-    columns: tuple[str, ...],
-    values: Mapping[str, Any],
-    settings: TopicSettings,
-) -> TopicFormat:
-    """Returns how tasks read the named columns of a table as columns of Arrow, of which Spark need do no part."""
-    records, fields = topic_records(environment, table, columns, values), fields_of_columns(table, columns)
-    assert records is not None and fields is not None, table.name
-    needed = {"value", "topic", "partition", "offset", *fields.values()}
-    given, sizes = tuple(f for f in FIELDS if f in needed), environment.fetched.counter(environment.spark, table.name)
-    fetched = FetchedMessages(settings.properties, given, settings.skips_lost, sizes)
-    watermark = watermark_of_topics(environment, table, values, by_rows=False)
-    return TopicFormat(fetched, records, fields, watermark is not None)
-
-
 # --- keys in a format of their own ----------------------------------------------------------------------------
 
-_KEY_TEXT, _KEY_PLACE, _REST = "__key_text", "__key_place", "__rest"
+_KEY, _KEY_PLACE, _REST = "__key", "__key_place", "__rest"
 
 
-def with_key(rows: DataFrame, value: SparkColumn, table: Table, metadata: Sequence[SparkColumn] = ()) -> DataFrame:
+def _with_key(rows: DataFrame, value: SparkColumn, table: Table, metadata: Sequence[SparkColumn] = ()) -> DataFrame:
     """Returns messages with the columns ``value`` and ``metadata``, as given, and the column ``key``: the key fields of
     each row in the key format.
     """
@@ -343,45 +266,22 @@ def with_key(rows: DataFrame, value: SparkColumn, table: Table, metadata: Sequen
     return made.select(key.alias("key"), F.col(f"{_REST}.*"))
 
 
-def with_key_text(
-    keep: Mapping[str, SparkColumn], place: SparkColumn, where: SparkColumn | None = None
-) -> dict[str, SparkColumn]:
-    """Returns ``keep``, the columns that ``decode`` passes on, with two more that ``with_keys`` needs: the message key,
-    and ``place``, the position of the message. ``where``: of which messages the key is looked at.
-    """
-    key = F.col("key") if where is None else F.when(where, F.col("key"))
-    return {**keep, _KEY_TEXT: key, _KEY_PLACE: place}
-
-
-def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...], *, in_values: tuple[str, ...] = ()) -> DataFrame:
-    """Decodes the message keys and adds their columns to rows whose values are decoded. For a message without key they
-    are NULL, or as ``rows`` have them where they are among ``in_values``.
+def _with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
+    """Decodes the message keys by functions of Spark and adds their columns to rows whose values are decoded. For a
+    message without key they are NULL.
 
     If the key cannot be decoded, the row is a bad row, and BAD holds the key.
     """
     keys, values = table_of_keys(table), key_values(table)
     names = tuple(c.name for c in keys.columns)
     # All other columns are in a struct, because a column of the key may have the name of another one.
-    rest = F.struct(*(F.col(quoted(name)) for name in rows.columns))
+    rest = F.struct(*(F.col(quoted(name)) for name in rows.columns)).alias(_REST)
+    text = F.coalesce(F.col(_KEY).cast("string"), F.lit(_text_of_nulls(keys, values))).alias(_KEY)
     place, kept = F.col(f"{_REST}.{_KEY_PLACE}"), {_REST: F.col(_REST)}
-    if has_schema(values["format"]):
-        zone = str(rows.sparkSession.conf.get("spark.sql.session.timeZone"))
-        decoder = decoder_of(keys, names, values, zone, all_columns=True)
-        assert decoder is not None, "a format with a schema"
-        reader = MessageRows(OptionalRecords(decoder), tolerates_bad_rows(keys))
-        read = decoded(rows.select(rest.alias(_REST), F.col(_KEY_TEXT)), F.col(_KEY_TEXT), reader, kept, place)
-    else:
-        text = F.coalesce(F.col(_KEY_TEXT).cast("string"), F.lit(text_of_nulls(keys, values)))
-        read = decode(
-            rows.select(rest.alias(_REST), text.alias(_KEY_TEXT)), _KEY_TEXT, keys, names, values, kept, place
-        )
-    has_key = F.col(f"{_REST}.{_KEY_TEXT}").isNotNull()
-    fields = {}
-    for name in key_fields(table):
-        of_key = F.when(has_key, F.col(quoted(name_in_key(table, name))))
-        fields[name] = of_key.otherwise(F.col(f"{_REST}.{quoted(name)}")) if name in in_values else of_key
-    own = (*columns, LIFT) if LIFT in rows.columns else columns
-    result = [fields.get(name, F.col(f"{_REST}.{quoted(name)}")).alias(name) for name in own]
+    read = decode(rows.select(rest, text), _KEY, keys, names, values, kept, place)
+    has_key = F.col(f"{_REST}.{_KEY}").isNotNull()
+    fields = {name: F.when(has_key, F.col(quoted(name_in_key(table, name)))) for name in key_fields(table)}
+    result = [fields.get(name, F.col(f"{_REST}.{quoted(name)}")).alias(name) for name in columns]
     in_value = F.col(f"{_REST}.{BAD}") if BAD in rows.columns else None
     if BAD not in read.columns:
         return read.select(*result, *([] if in_value is None else [in_value.alias(BAD)]))
@@ -394,7 +294,7 @@ def with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...], *, in_val
     return read.select(*result, bad.alias(BAD))
 
 
-def text_of_nulls(table: Table, values: Mapping[str, Any]) -> str | None:
+def _text_of_nulls(table: Table, values: Mapping[str, Any]) -> str | None:
     """The text of a record of csv or json whose columns are all NULL; None for other formats. An empty line is no
     record of Spark's CSV: where it would be one column, the text has some value of its type.
     """

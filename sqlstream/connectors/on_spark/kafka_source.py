@@ -10,9 +10,9 @@ import math
 import pickle
 import time
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,12 +33,10 @@ from sqlstream.connectors.kafka.watermarks import IdlePartitions, PartitionWater
 from sqlstream.connectors.pace import Pace
 from sqlstream.spark.internals import make_active
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
-from sqlstream.types import from_arrow
-from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
-from sqlstream.udfs.kafka.fetch import RANGES, RANGES_DDL, FetchedMessages, LiftedMessages, RowsOfTopics, TopicRecords
-from sqlstream.udfs.kafka.fetched import DDL
+from sqlstream.udfs.kafka.fetch import RANGES, RANGES_DDL, FetchedMessages, LiftedMessages, RowsOfTopics
 from sqlstream.udfs.kafka.reader import Span
+from sqlstream.udfs.kafka.records import RowsOfMessages, ddl_of_messages
 from sqlstream.udfs.kafka.sizes import SizeCounter
 from sqlstream.udfs.kafka.times import NewestTimes, TopicTimes
 from sqlstream.udfs.spark.batches import rows_of, shuffle_tasks
@@ -58,44 +56,20 @@ def messages_of(
     finished: bool,
     watermark: TopicWatermark | None = None,
     sizes: SizeCounter | None = None,
+    decoded: RowsOfMessages | None = None,
 ) -> DataFrame:
     """Returns the messages of a table with the given columns (``udfs.kafka.fetched.FIELDS``), and with LIFT if there is
     a ``watermark``, as a streaming DataFrame, or, if ``finished``, as a batch DataFrame. ``sizes`` counts their bytes.
+    ``decoded``: their rows are returned instead, which the tasks that fetch them decode.
     """
-    fetched = FetchedMessages(settings.properties, columns, settings.skips_lost, sizes)
+    messages = FetchedMessages(settings.properties, columns, settings.skips_lost, sizes)
+    fetched = messages if watermark is None else LiftedMessages(messages)
     places = ranges_of_topics(spark, settings, finished=finished, watermark=watermark)
-    if watermark is None:
-        return places.mapInArrow(rows_of(fetched), _ddl(columns))
-    return places.mapInArrow(rows_of(LiftedMessages(fetched)), f"{_ddl(columns)}, {_LIFT_DDL}")
-
-
-def rows_of_topics(
-    places: DataFrame,
-    settings: TopicSettings,
-    records: TopicRecords,
-    kept: tuple[str, ...],
-    *,
-    lifts: bool = False,
-    sizes: SizeCounter | None = None,
-) -> DataFrame:
-    """Returns the rows of messages in the ranges ``places``, which the tasks that fetch them decode: the columns of
-    ``records``, named ``value0`` and so on but for BAD, the columns ``kept`` of each row's message, and LIFT if
-    ``lifts``. ``sizes`` counts the bytes of the messages.
-    """
-    columns = tuple(name for name in DDL if name in {"value", "topic", "partition", "offset", *kept})
-    names = tuple(f.name if f.name == BAD else f"value{i}" for i, f in enumerate(records.schema))
-    types = (f"{name} {from_arrow(f.type).ddl()}" for name, f in zip(names, records.schema, strict=True))
-    fetched = FetchedMessages(settings.properties, columns, settings.skips_lost, sizes)
-    work = RowsOfTopics(fetched, records, names, kept, lifts)
-    lift = _LIFT_DDL if lifts else ""
-    return places.mapInArrow(rows_of(work), ", ".join(filter(None, (*types, _ddl(kept), lift))))
-
-
-_LIFT_DDL = f"{LIFT} BIGINT"
-
-
-def _ddl(columns: Iterable[str]) -> str:
-    return ", ".join(f"`{name}` {DDL[name]}" for name in columns)
+    lifts = () if watermark is None else (LIFT,)
+    if decoded is not None:
+        rows = replace(decoded, kept=(*decoded.kept, *lifts))
+        return places.mapInArrow(rows_of(RowsOfTopics(fetched, rows)), rows.ddl)
+    return places.mapInArrow(rows_of(fetched), ddl_of_messages((*columns, *lifts)))
 
 
 @dataclass(frozen=True)

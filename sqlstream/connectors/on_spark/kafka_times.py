@@ -33,7 +33,7 @@ from sqlstream.connectors.table_options import idle_timeout_ms
 from sqlstream.formats.decoder import Decoder
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType
-from sqlstream.udfs.kafka.fetch import TopicRecords
+from sqlstream.udfs.kafka.records import TopicRecords
 from sqlstream.udfs.kafka.times import TopicTimes
 
 _UPSERTS = "upsert-kafka"

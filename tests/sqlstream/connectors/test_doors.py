@@ -12,6 +12,7 @@ import pytest
 
 from sqlstream.connectors import Environment, source_connector
 from sqlstream.connectors.kafka.connector import Kafka
+from sqlstream.connectors.kafka.upsert import UpsertKafka
 from sqlstream.connectors.on_spark.messages import decoded
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.planner.catalog import ALL_KINDS
@@ -67,14 +68,22 @@ def test_records_are_the_same_in_spark(make_table: Any, environment: Environment
     given = {"topic": "t", "properties__bootstrap__servers": "h:1", "format": "debezium-json", "on_error": "skip"}
     kafka = replace(make_table("kafka", columns, **given), changelog=ALL_KINDS)
     messages = spark.createDataFrame([(None, m, "t", 0, n, None, 0) for n, m in enumerate(changes)], SCHEMA)
-    values = spark.createDataFrame([(record,) for record in records], "value BINARY")
+    keyed = {"key__format": "json", "key__fields": "the_key", "value__fields_include": "EXCEPT_KEY"}
+    with_keys = make_table("kafka", f"{columns}; the_key BIGINT", **{**given, "format": "json", **keyed})
+    brokers = {"topic": "t", "properties__bootstrap__servers": "h:1", "on_error": "skip"}
+    formats = {"key__format": "json", "value__format": "json"}
+    upserts = replace(make_table("upsert-kafka", columns, **brokers, **formats), primary_key=names[:1])
+    values = spark.createDataFrame([(b'{"the_key": 1}', r, "t", 0, n, None, 0) for n, r in enumerate(records)], SCHEMA)
+    values = values.coalesce(1).persist()
     finished = replace(environment, finished=True)
     found = {
         "stream of files": of_stream(table),
         "finished files": source_connector("filesystem").read(finished, table, names).toArrow(),
         "stream of changes": of_stream(of_changes),
         "messages of changes": Kafka().rows_of_messages(messages.coalesce(1), kafka, names).toArrow(),
-        "messages": decoded(values.coalesce(1), values["value"], MessageRows(decoder, tolerant=True)).toArrow(),
+        "messages": decoded(values, values["value"], MessageRows(decoder, tolerant=True)).toArrow(),
+        "messages with keys": Kafka().rows_of_messages(values, with_keys, names).toArrow(),
+        "upserts": UpsertKafka().rows_of_messages(values, upserts, names).toArrow(),
     }
     hint = ", and neither a schema nor debezium-json.time-unit fits it"
     for door, rows in found.items():

@@ -168,11 +168,16 @@ def test_spark_shows_no_secrets_of_a_table(session: Session, topics: Topics):
 
 def test_tasks_hand_messages_to_the_exchange_as_columns(session: Session, topics: Topics):
     topic = topics.create(2)
-    values = [json.dumps({"k": n % 3, "at": f"2026-01-01 00:00:0{n}"}) for n in range(10)]
     for partition in range(2):
-        topics.send(topic, *(value.encode() for value in values), b"no json", partition=partition)
+        for n in range(10):
+            key, value = json.dumps({"k": n % 3}), json.dumps({"at": f"2026-01-01 00:00:0{n}"})
+            topics.send(topic, value.encode(), partition=partition, key=key)
+        topics.send(topic, b"no json", partition=partition, key=b'{"k": 0}')
+        topics.send(topic, b"{}", partition=partition, key=b"no json")
     columns = "k INT, at TIMESTAMP(3), o BIGINT METADATA FROM 'offset', WATERMARK FOR at AS at"
-    declare(session, topics, columns, topic, scan__bounded__mode="latest-offset", on_error="skip")
+    options = {"key__format": "json", "key__fields": "k", "value__fields_include": "EXCEPT_KEY"}
+    options["scan__bounded__mode"] = "latest-offset"
+    declare(session, topics, columns, topic, on_error="skip", **options)
     session.sql("SET 'execution.runtime-mode' = 'streaming'")
     query = (
         "SELECT k, COUNT(*) AS n, MAX(o) AS o FROM TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '5' SECOND) "
@@ -182,9 +187,9 @@ def test_tasks_hand_messages_to_the_exchange_as_columns(session: Session, topics
     assert rows(session, query) == sorted(expected)
     assert rows(session, "SELECT o, k FROM t WHERE o > 7 AND o < 10") == [(8, 2), (8, 2), (9, 0), (9, 0)]
     session.sql("DROP TABLE t")
-    declare(session, topics, columns, topic, scan__bounded__mode="latest-offset")
+    declare(session, topics, columns, topic, **options)
     assert "the exchange above reads and filters their columns" in str(session.sql(f"EXPLAIN PHYSICAL {query}"))
-    with pytest.raises(SqlStreamError, match=rf"SS402: a row at {topic}\[[01]\]@10 cannot be read: .*no json"):
+    with pytest.raises(SqlStreamError, match=rf"SS402: a row at {topic}\[[01]\]@1[01] cannot be read: .*no json"):
         rows(session, query)
 
 

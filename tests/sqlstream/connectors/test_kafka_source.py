@@ -34,7 +34,8 @@ from sqlstream.types import DataType
 from sqlstream.udfs.exchange import lift_of
 from sqlstream.udfs.kafka import fetch as kafka_fetch
 from sqlstream.udfs.kafka.admin import admin_of
-from sqlstream.udfs.kafka.fetch import FetchedMessages, TopicRecords
+from sqlstream.udfs.kafka.fetch import FetchedMessages
+from sqlstream.udfs.kafka.records import TopicRecords
 from sqlstream.udfs.kafka.times import TopicTimes
 from tests.schema_registry import serving
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import pytest
 
 from sqlstream.connectors import validate
 from sqlstream.connectors.kafka.connector import Kafka
+from sqlstream.planner.catalog import UPSERT
 from sqlstream.session import Session
 from sqlstream.udfs.bad_records import BAD
 
@@ -36,21 +39,27 @@ def messages(spark):
     return make
 
 
+@pytest.fixture(params=[False, True], ids=["tasks", "java"])
+def read(request):
+    """How messages are decoded: by tasks, or by functions of Spark, as in real-time mode."""
+    return partial(Kafka().rows_of_messages, by_java=request.param)
+
+
 def tuples(frame) -> list[tuple]:
     return [tuple(row) for row in frame.collect()]
 
 
 @pytest.mark.spark
-def test_columns_of_keys_are_read_and_written_beside_those_of_values(spark, kafka, messages) -> None:
+def test_columns_of_keys_are_read_and_written_beside_those_of_values(spark, kafka, messages, read) -> None:
     options = {"key__format": "json", "key__fields": "k_version;k_user", "key__fields_prefix": "k_"} | APART
     table = kafka("k_version INT; k_user BIGINT; version INT; behavior STRING", {"o": "offset"}, **options)
-    read = Kafka().rows_of_messages(
+    rows = read(
         messages(('{"version": 1, "user": 7}', '{"version": 2, "behavior": "b"}'), (None, '{"version": 3}')),
         table,
         ("behavior", "k_user", "o", "version", "k_version"),
     )
-    assert tuples(read) == [("b", 7, 0, 2, 1), (None, None, 1, 3, None)]
-    assert tuples(Kafka().rows_of_messages(messages(("{}", "{}")), table, ())) == [()]
+    assert tuples(rows) == [("b", 7, 0, 2, 1), (None, None, 1, 3, None)]
+    assert tuples(read(messages(("{}", "{}")), table, ())) == [()]
     rows = spark.createDataFrame([(1, 7, 2, "b")], "k_version INT, k_user BIGINT, version INT, behavior STRING")
     assert tuples(Kafka().messages_of_rows(rows, table).select("key", "value")) == [
         ('{"version":1,"user":7}', '{"version":2,"behavior":"b"}')
@@ -72,16 +81,13 @@ def test_columns_of_keys_are_read_and_written_beside_those_of_values(spark, kafk
     ],
 )
 def test_keys_have_formats_of_their_own(
-    spark, kafka, messages, columns: str, options: dict[str, str], key: str
+    spark, kafka, messages, read, columns: str, options: dict[str, str], key: str
 ) -> None:
     table = kafka(columns, **options, **APART)
     names = tuple(c.name for c in table.columns)
     row = tuple({"a": 1, "b": "x", "v": 5}[name] for name in names)
     nothing = (*(None for _ in names[1:]), 6)
-    assert tuples(Kafka().rows_of_messages(messages((key, '{"v": 5}'), (None, '{"v": 6}')), table, names)) == [
-        row,
-        nothing,
-    ]
+    assert tuples(read(messages((key, '{"v": 5}'), (None, '{"v": 6}')), table, names)) == [row, nothing]
     written = Kafka().messages_of_rows(spark.createDataFrame([row], ", ".join(columns.split("; "))), table)
     assert tuples(written.select("key", "value")) == [(key, '{"v":5}')]
 
@@ -95,23 +101,24 @@ def test_values_with_all_columns_are_what_is_read(spark, kafka, messages) -> Non
 
 
 @pytest.mark.spark
-def test_keys_that_cannot_be_read_are_bad_rows(kafka, messages) -> None:
+def test_keys_that_cannot_be_read_are_bad_rows(kafka, messages, read) -> None:
     options = {"key__format": "json", "key__fields": "a"} | APART
     given = messages(
         ('{"a": "x"}', '{"v": 1}'), ('{"a": 1}', '{"v": "y"}'), ('{"a": 2}', '{"v": 3}'), ("no", '{"v": 4}')
     )
     with pytest.raises(Exception, match=r'SS402: a row at t\[0\]@0 cannot be read: column "a" of type INT is "x"'):
-        Kafka().rows_of_messages(given.limit(1), kafka("a INT; v INT", **options), ("v",)).collect()
-    skipping = Kafka().rows_of_messages(given, kafka("a INT; v INT", on_error="skip", **options), ("a", "v"))
-    assert tuples(skipping.select("a", "v", f"{BAD}.record", f"{BAD}.error", f"{BAD}.place")) == [
-        (None, 1, bytearray(b'{"a": "x"}'), 'SS402: column "a" of type INT is "x"', "t[0]@0"),
-        (1, None, bytearray(b'{"v": "y"}'), 'SS402: column "v" of type INT is "y"', "t[0]@1"),
-        (2, 3, bytearray(b'{"v": 3}'), None, "t[0]@2"),
-        (None, 4, bytearray(b"no"), "SS402: the record is no JSON object", "t[0]@3"),
+        read(given.limit(1), kafka("a INT; v INT", **options), ("v",)).collect()
+    skipping = read(given, kafka("a INT; v INT", on_error="skip", **options), ("a", "v")).persist()
+    is_bad = f"{BAD}.error IS NOT NULL"
+    assert tuples(skipping.where(is_bad).select(f"{BAD}.record", f"{BAD}.error", f"{BAD}.place")) == [
+        (bytearray(b'{"a": "x"}'), 'SS402: column "a" of type INT is "x"', "t[0]@0"),
+        (bytearray(b'{"v": "y"}'), 'SS402: column "v" of type INT is "y"', "t[0]@1"),
+        (bytearray(b"no"), "SS402: the record is no JSON object", "t[0]@3"),
     ]
+    assert tuples(skipping.where(f"NOT ({is_bad})").select("a", "v")) == [(2, 3)]
     ignoring = kafka("a INT; v INT", key__json__ignore_parse_errors="true", **options)
     good = messages(('{"a": "x"}', '{"v": 1}'), ("no", '{"v": 4}'), ('{"a": 2}', '{"v": 3}'))
-    assert tuples(Kafka().rows_of_messages(good, ignoring, ("a", "v"))) == [(None, 1), (2, 3)]
+    assert tuples(read(good, ignoring, ("a", "v"))) == [(None, 1), (2, 3)]
 
 
 @pytest.mark.parametrize(
@@ -132,6 +139,16 @@ def test_keys_that_cannot_be_read_are_bad_rows(kafka, messages) -> None:
 )
 def test_options_of_keys_that_do_not_fit_are_refused(kafka, options: dict[str, object], code: str) -> None:
     assert [d.code for d in validate(kafka("a INT; m MAP<STRING, INT>", **options), {})] == [code]
+
+
+def test_variants_of_csv_are_refused_beside_keys(kafka, make_table) -> None:
+    given = {"format": "csv", "key__format": "json", "key__fields": "a"}
+    assert validate(kafka("a INT; v VARIANT", **given), {}) == ()
+    (wrong,) = validate(kafka("a INT; v VARIANT", **given, **APART), {})
+    assert wrong.code == "SS505" and 'column "v" of type VARIANT is in CSV' in wrong.message
+    options = {"topic": "t", "properties__bootstrap__servers": "h:1", "key__format": "csv", "value__format": "csv"}
+    upserts = replace(make_table("upsert-kafka", "a INT; v VARIANT", **options), primary_key=("a",), changelog=UPSERT)
+    assert [d.code for d in validate(upserts, {})] == ["SS505"]
 
 
 def test_the_words_of_flink_are_taken() -> None:

@@ -56,7 +56,10 @@ def test_messages_are_parsed_once(
     table = make_table("kafka", "a INT; b STRING", **given)
     messages = spark.createDataFrame([(None, value.encode(), "t", 0, 0, None)], MESSAGES).persist()  # else it is folded
     rows = (
-        Kafka().rows_of_messages(messages, table, ("b", "a")).where("a > 1 AND b <> 'z'").selectExpr("a", "a + 1", "b")
+        Kafka()
+        .rows_of_messages(messages, table, ("b", "a"), by_java=True)
+        .where("a > 1 AND b <> 'z'")
+        .selectExpr("a", "a + 1", "b")
     )
     assert [tuple(row) for row in rows.collect()] == [(3, 4, "x")]
     assert parses(rows._jdf.queryExecution().optimizedPlan()) == 1

@@ -315,7 +315,7 @@ def test_spark_reads_and_writes_keys_and_values_by_their_schemas(spark: Any, kaf
     messages += [(None, written[0].value, "t", 0, 2), (b"\2", written[0].value, "t", 0, 3), (None, None, "t", 0, 4)]
     schema = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT"
     read = Kafka().rows_of_messages(spark.createDataFrame(messages, schema), table, ("v", "o", "k")).collect()
-    assert [(row.v, row.o, row.k) for row in read] == [("x", 0, 7), ("y", 1, None), ("x", 2, None), ("x", 3, None)]
+    assert [(row.v, row.o, row.k) for row in read] == [("x", 0, 7), ("y", 1, None), ("x", 2, None), (None, 3, None)]
     assert [(row["__bad"] and row["__bad"].error) for row in read] == [
         None, None, None, 'SS402: it ends within column "k"'
     ]  # fmt: skip

@@ -98,6 +98,22 @@ def integer(low: int = 0, high: int = 2**63 - 1) -> OptionKind:
     return OptionKind("integer", accepted, lambda text: _number(text, low, high))
 
 
+_WRONG_EVERYWHERE = (
+    "missing ), unterminated subpattern", "unbalanced parenthesis", "unterminated character set", "nothing to repeat",
+    "bad escape (end of pattern)",
+)  # fmt: skip
+
+
+def _pattern(text: str) -> str:
+    """A regular expression of Java or Python: ValueError where it is one of neither."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        if error.msg in _WRONG_EVERYWHERE and r"\Q" not in text:  # behind which Java takes all literally
+            raise ValueError(text) from None
+    return _nonempty(text)
+
+
 def _ratio(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 1:
@@ -214,6 +230,7 @@ STRING = OptionKind("string", "any text", str)
 NAME = OptionKind("string", "a text that is not empty", _nonempty)
 PATH = OptionKind("path", f"a path or a URI that is not empty, with names of at most {_LONGEST_NAME} bytes", _path)
 CHARACTER = OptionKind("character", r"one character, or '\t' for a tab", _character)
+PATTERN = OptionKind("pattern", "a regular expression, with its parentheses and brackets closed", _pattern)
 BOOLEAN = OptionKind("boolean", "'true' or 'false'", _boolean, words=("true", "false"))
 RATIO = OptionKind("number", "a number from 0 to 1", _ratio)
 FACTOR = OptionKind("number", "a number, 1 or more", _factor)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from sqlstream.connectors.formats import json_options
 from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, registry_options
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.options import BOOLEAN, NAME, WRONG_VALUE, Option, one_of
+from sqlstream.options import BOOLEAN, PATTERN, WRONG_VALUE, Option, one_of
 from sqlstream.planner.catalog import APPEND_ONLY, Column, RowKind, Table
 from sqlstream.types import DataType, parse_type
 
@@ -160,8 +160,8 @@ _CANAL = ChangeFormat(
     },
     options=_options(
         "canal-json",
-        Option("canal-json.database.include", NAME, "A regular expression that a database must match as a whole."),
-        Option("canal-json.table.include", NAME, "One that a table must match as a whole; others are skipped."),
+        Option("canal-json.database.include", PATTERN, "A regular expression that a database must match as a whole."),
+        Option("canal-json.table.include", PATTERN, "One that a table must match as a whole; others are skipped."),
     ),
 )
 _MAXWELL = ChangeFormat(

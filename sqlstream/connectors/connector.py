@@ -211,6 +211,26 @@ class Connector(ABC):
             if column.metadata_key is not None and column.metadata_key not in keys:
                 message = f'connector "{self.name}" has no metadata key "{column.metadata_key}"'
                 yield Diagnostic(WRONG_COLUMN, message, hint=hint_of(column.metadata_key, keys, "Metadata keys"))
+            elif column.metadata_key is not None and not _converts(kind := keys[column.metadata_key], column.type):
+                own = f'column "{column.name}" of type {column.type}'
+                message = f'metadata "{column.metadata_key}" is of type {kind}, which {own} does not take'
+                hint = f"Declare the column {kind}, and convert it in a computed column."
+                yield Diagnostic(WRONG_COLUMN, message, hint=hint)
+
+
+_CONVERTED = (
+    frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"}),
+    frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}),
+)
+"""Types of which each is converted to each other. As in Flink, no number is a time."""
+
+
+def _converts(source: DataType, target: DataType) -> bool:
+    """Whether values of metadata can be those of a column of another type."""
+    if source.inner or target.inner:
+        return source.name == target.name and all(map(_converts, source.inner, target.inner))
+    names = {source.name, target.name}
+    return len(names) == 1 or "STRING" in names or any(names <= types for types in _CONVERTED)
 
 
 def _is_within(path: str, table: Table) -> bool:

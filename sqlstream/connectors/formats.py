@@ -63,7 +63,32 @@ CSV_OPTIONS = (
     ),
     Option("csv.null-literal", STRING, "The text that stands for NULL; else an empty field does.", sink=True),
     Option("csv.allow-comments", BOOLEAN, "Lines that begin with # are skipped.", "false"),
+    Option(
+        "csv.write-bigdecimal-in-scientific-notation",
+        BOOLEAN,
+        "Small and large DECIMALs are written with an exponent: 2.7E-8, not 0.000000027.",
+        "true",
+        source=False,
+        sink=True,
+    ),
     Option("csv.ignore-parse-errors", BOOLEAN, "Unreadable rows are dropped; else they fail the job.", "false"),
+)
+
+REFUSED_OF_FORMATS = {
+    "csv.array-element-delimiter": "CSV holds no ARRAY: declare the column STRING, and write SPLIT in queries.",
+    "json.decode.json-parser.enabled": "Leave it out: JSON is decoded in whole batches.",
+}
+"""Options of Flink's formats that are not executed, and what to write instead."""
+
+RAW_OPTIONS = (
+    Option("raw.charset", one_of("UTF-8"), "How texts are written.", "UTF-8", sink=True),
+    Option(
+        "raw.endianness",
+        one_of("big-endian", "little-endian"),
+        "Whether the first byte of a number is its highest or its lowest one.",
+        "big-endian",
+        sink=True,
+    ),
 )
 
 
@@ -216,9 +241,9 @@ def writing(values: Mapping[str, Any], *, escaped: bool = False) -> dict[str, st
 # --- checks ---------------------------------------------------------------------------------------------------
 
 
-def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+def check_format(table: Table, spans: Mapping[str, Span], *, of_lines: bool = False) -> Iterable[Diagnostic]:
     """Yields diagnostics for options that belong to another format than the table's, and for columns that the format
-    cannot hold.
+    cannot hold. ``of_lines``: records are lines of text, so that ``raw`` holds no bytes.
     """
     chosen = (table.option("format") or "").lower()
     for key, _ in table.options:
@@ -235,8 +260,12 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         yield Diagnostic(
             WRONG_VALUE, message, spans.get(missing), hint=f"Leave one out; '{ON_ERROR}' = 'skip' drops rows."
         )
+    yield from _check_columns(table, spans, chosen, of_lines=of_lines)
+
+
+def _check_columns(table: Table, spans: Mapping[str, Span], chosen: str, *, of_lines: bool) -> Iterable[Diagnostic]:
     if chosen == "csv":
-        flat = "Use the format json, parquet or orc, or declare it STRING."
+        flat = "Use the format json, or declare it STRING."
         yield from (_not_held(table, c, "csv", flat) for c in table.physical_columns if c.type.name in _NOT_IN_CSV)
         yield from _check_csv(table, spans)
     if chosen.endswith("json") or chosen == JSON_CONFLUENT:
@@ -254,13 +283,16 @@ def check_format(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic
         columns = ((c, unwritable(DataType("STRUCT", ((c.name, c.type),)))) for c in table.physical_columns)
         yield from (_not_held(table, c, chosen, f"{why}; use another format.") for c, why in columns if why)
     yield from check_schemas(table, spans)
-    if chosen in ("text", "raw"):
+    if chosen == "text" or (chosen == "raw" and of_lines):
         yield from _check_text(table, chosen)
+    elif chosen == "raw":
+        yield from _check_raw(table)
 
 
 _OF_FORMATS = (
     "arrow.", "avro.", "avro-confluent.", "canal-json.", "csv.", "debezium-avro-confluent.", "debezium-json.", "json.",
     "json-confluent.", "maxwell-json.", "ogg-json.", "orc.", "parquet.", "protobuf.", "protobuf-confluent.",
+    "raw.",
 )  # fmt: skip
 _NOT_IN_CSV = frozenset({"ARRAY", "MAP", "STRUCT", "BINARY", "INTERVAL"})
 _NOT_IN_ORC = frozenset({"VARIANT"})
@@ -277,6 +309,13 @@ def _check_csv(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         if character == delimiter:
             message = f'option "{name}" is the delimiter of fields, too'
             yield Diagnostic(WRONG_VALUE, message, spans.get(name) or spans.get(names[0]), hint="Choose another one.")
+    for name, character in zip(names, (delimiter, quote, escape), strict=True):
+        if character in ("\n", "\r"):
+            message = f'option "{name}" is a line break, which ends a record'
+            yield Diagnostic(WRONG_VALUE, message, spans.get(name), hint="Choose another character.")
+    if quote is None and table.option(names[1]) is not None:
+        message = f'options "{names[1]}" and "csv.disable-quote-character" exclude each other'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(names[1]), hint="Leave one of them out.")
     null = table.option("csv.null-literal") or ""
     has_breaks = "\n" in null or "\r" in null
     many_lines = quote is not None and (table.option("csv.multi-line") or "").strip().lower() == "true"
@@ -314,6 +353,19 @@ def _check_text(table: Table, chosen: str) -> Iterable[Diagnostic]:
         message = f'format "{chosen}" needs exactly one column of type STRING'
         hint = f'Table "{table.name}" has {len(table.physical_columns)} columns; each line is one value.'
         yield Diagnostic(WRONG_COLUMN, message, hint=hint)
+
+
+def _check_raw(table: Table) -> Iterable[Diagnostic]:
+    columns = table.physical_columns
+    if len(columns) != 1:
+        message = f'format "raw" holds one column, and table "{table.name}" has {len(columns)}'
+        hint = "A message is one value: declare one column, or take another format."
+        yield Diagnostic(WRONG_COLUMN, message, hint=hint)
+    elif columns[0].type.name not in _RAW:
+        yield _not_held(table, columns[0], "raw", "It holds STRING, BYTES, BOOLEAN and numbers other than DECIMAL.")
+
+
+_RAW = frozenset({"STRING", "BINARY", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE"})
 
 
 # --- messages -------------------------------------------------------------------------------------------------

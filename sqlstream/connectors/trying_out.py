@@ -135,7 +135,7 @@ class Socket(Source):
     )
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-        return check_format(table, spans)
+        return check_format(table, spans, of_lines=True)
 
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         values = self.values(table)

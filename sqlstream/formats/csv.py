@@ -86,6 +86,7 @@ class CsvDecoder(Decoder):
         starts = (offsets[:-1] - offsets[0]).astype(np.int64)
         ends = (offsets[1:] - offsets[0] - 1).astype(np.int64)
         lines = Lines(np.frombuffer(data, np.uint8), starts, ends, are_messages=True)
+        lines.are_null = given.is_null().to_numpy(zero_copy_only=False)
         quick = len(lines.starts) and not self._odd_messages(lines).any()
         return (self._regular(data, lines.data, lines) if quick else None) or self._exact(data, lines)
 
@@ -237,7 +238,8 @@ class CsvDecoder(Decoder):
         if lines.are_messages:
             content = raw[start:limit]
             limit = start + len(content.removesuffix(b"\n").removesuffix(b"\r"))
-            reason = "it is empty" if is_blank(content, self.dialect) else None
+            is_value = len(self.fields) == 1 and not content and not lines.are_null[line]
+            reason = "it is empty" if is_blank(content, self.dialect) and not is_value else None
             if self.dialect.comments and content.startswith(b"#"):
                 reason = "it is a comment"
             if reason:

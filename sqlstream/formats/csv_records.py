@@ -77,7 +77,7 @@ class Lines:
 
     ``are_records`` is true for each line that begins a record. A record with several lines is represented by its first
     line, whose end is then the end of the record. ``are_messages``: each line is one message, which may contain line
-    breaks.
+    breaks, and ``are_null`` is true for those without a value.
     """
 
     data: np.ndarray
@@ -85,9 +85,11 @@ class Lines:
     ends: np.ndarray
     are_messages: bool = False
     are_records: np.ndarray = field(init=False)
+    are_null: np.ndarray = field(init=False)
 
     def __post_init__(self) -> None:
         self.are_records = self.ends > self.starts
+        self.are_null = np.zeros(len(self.starts), bool)
 
     @classmethod
     def of_block(cls, data: np.ndarray) -> Lines:

@@ -190,6 +190,13 @@ def test_a_message_is_a_record() -> None:
     assert decoder().messages(pa.array([], pa.binary())).records == 0
 
 
+def test_an_empty_message_is_the_null_of_a_single_column() -> None:
+    one = CsvDecoder([Field("a", parse_type("STRING"))])
+    decoded = one.messages(pa.array([b"x", b"", None, b" ", b""], pa.binary()))
+    assert rows_of(decoded) == [("x",), (None,), (None,)]
+    assert [(f.record, f.text) for f in decoded.faults] == [(2, b""), (3, b" ")]
+
+
 def test_records_longer_than_a_block_of_arrow_are_read() -> None:
     long = "x" * (5 << 20)
     assert rows_of(read(f"1,{long}\n2,y\n".encode())) == [(1, long), (2, "y")]

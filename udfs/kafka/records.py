@@ -88,15 +88,14 @@ def _with_columns(
 
 @dataclass(frozen=True)
 class TopicRecords(MessageRows):
-    """Decodes messages of topics. As in Flink, those without a value are no rows, nor are blank ones if
-    ``skips_blank``; with ``keeps_null`` a message without a value is a row of one NULL.
+    """Decodes messages of topics. As in Flink, those without a value are no rows, unless ``decoder`` reads them as
+    NULLs, nor are blank ones if ``skips_blank``.
 
-    ``keys``: how columns are read from keys, if some are. ``upserts``: a message without a value, which ``decoder``
-    must read as NULLs, deletes the row of its key; rows have ROW_KIND.
+    ``keys``: how columns are read from keys, if some are. ``upserts``: a message without a value, which is a row,
+    deletes that of its key; rows have ROW_KIND.
     """
 
     skips_blank: bool = False
-    keeps_null: bool = False
     keys: KeyRecords | None = None
     upserts: bool = False
 
@@ -125,14 +124,6 @@ class TopicRecords(MessageRows):
 
     def decoded(self, values: pa.Array) -> Decoded:
         """The rows and faults of messages, without those that are no rows. ``values``: what they hold."""
-        if self.keeps_null and values.null_count:
-            decoded = self.decoder.messages(values.fill_null(b"").cast(pa.binary()))
-            if not decoded.rows.num_columns:
-                return decoded
-            given = values.is_valid().take(pa.array(decoded.numbers))
-            (column,) = decoded.rows.columns
-            rows = pa.RecordBatch.from_arrays([pc.if_else(given, column, None)], schema=decoded.rows.schema)
-            return replace(decoded, rows=rows)
         decoded = self.decoder.messages(values.cast(pa.binary()))
         if not decoded.faults:
             return decoded

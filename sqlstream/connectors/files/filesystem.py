@@ -58,7 +58,7 @@ from sqlstream.connectors.files.tables import (
     tells_kinds,
     unusable,
 )
-from sqlstream.connectors.formats import COLUMNAR_OPTIONS, CSV_OPTIONS, JSON_OPTIONS, check_format
+from sqlstream.connectors.formats import COLUMNAR_OPTIONS, CSV_OPTIONS, JSON_OPTIONS, REFUSED_OF_FORMATS, check_format
 from sqlstream.connectors.stored_tables import TruncatableTable, ViewTable
 from sqlstream.connectors.stores.objects import ObjectStore
 from sqlstream.connectors.stores.options import STORE_OPTIONS, STORE_VARIABLES, is_in_store
@@ -182,6 +182,20 @@ def _is_odd(column: Column) -> bool:
 
 
 _OF_ROWS = ("csv", "json", "parquet", "orc", "arrow", "avro", "text")
+_SIZES = "A micro-batch writes files whole: 'execution.checkpointing.interval' and 'sink.parallelism' say how large."
+_REFUSED = {
+    "partition.default-name": "Leave it out: NULL is the directory __HIVE_DEFAULT_PARTITION__, as in Hive and Spark.",
+    "source.path.regex-pattern": "Write a pattern of names in the path, such as /data/*.csv.",
+    "source.report-statistics": "Leave it out: files are counted as they are read.",
+    "sink.shuffle-by-partition.enable": "Leave it out: each task writes a file for each partition that it has rows of.",
+    "sink.rolling-policy.file-size": _SIZES,
+    "sink.rolling-policy.rollover-interval": _SIZES,
+    "sink.rolling-policy.check-interval": _SIZES,
+    "auto-compaction": _SIZES,
+    "compaction.file-size": _SIZES,
+    "compaction.parallelism": _SIZES,
+}
+"""Options of Flink that are not executed, and what to write instead."""
 _COMMITS = "Files are there for readers when their micro-batch is committed; a partition of a stream is never complete."
 
 
@@ -260,16 +274,20 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         *STORE_OPTIONS,
     )
     variables = STORE_VARIABLES
-    refused = dict.fromkeys(
-        (
-            "sink.partition-commit.trigger",
-            "sink.partition-commit.delay",
-            "sink.partition-commit.watermark-time-zone",
-            "sink.partition-commit.policy.kind",
-            "sink.partition-commit.policy.class",
-            "sink.partition-commit.success-file.name",
-        ),
-        _COMMITS,
+    refused = (
+        REFUSED_OF_FORMATS
+        | _REFUSED
+        | dict.fromkeys(
+            (
+                "sink.partition-commit.trigger",
+                "sink.partition-commit.delay",
+                "sink.partition-commit.watermark-time-zone",
+                "sink.partition-commit.policy.kind",
+                "sink.partition-commit.policy.class",
+                "sink.partition-commit.success-file.name",
+            ),
+            _COMMITS,
+        )
     )
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:

@@ -26,6 +26,8 @@ from sqlstream.connectors.formats import (
     CSV_OPTIONS,
     JSON_CONFLUENT_OPTIONS,
     JSON_OPTIONS,
+    RAW_OPTIONS,
+    REFUSED_OF_FORMATS,
     check_format,
 )
 from sqlstream.connectors.kafka.client import PREFIX, check_properties, client_properties
@@ -39,6 +41,7 @@ from sqlstream.connectors.kafka.messages import (
     is_bounded,
     only_in_keys,
     start_options,
+    table_of_keys,
     table_of_values,
     target_options,
 )
@@ -58,7 +61,18 @@ from sqlstream.connectors.schema_formats import (
     has_schema,
 )
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.options import DURATION, MISSING_OPTION, NAME, STRING, WRONG_VALUE, Option, OptionKind, integer, one_of
+from sqlstream.options import (
+    DURATION,
+    MISSING_OPTION,
+    NAME,
+    PATTERN,
+    STRING,
+    WRONG_VALUE,
+    Option,
+    OptionKind,
+    integer,
+    one_of,
+)
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.spark.java import memory_limit, share_of_micro_batches
 from sqlstream.types import DataType
@@ -272,6 +286,17 @@ def check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnosti
                 yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=hint)
     else:
         yield from check_properties(given, spans)
+        yield from _wrong_pattern(given.get("topic-pattern"), spans)
+
+
+def _wrong_pattern(pattern: str | None, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+    """SS504 for a regular expression of Java that Python, which looks for the topics, does not have."""
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        message = f'option "topic-pattern" is no regular expression of Python: {error.msg}'
+        hint = f"Spell it otherwise, such as [A-Za-z] for \\p{{Alpha}}, or add '{CLIENT}' = 'spark', which has Java's."
+        yield Diagnostic(WRONG_VALUE, message, spans.get("topic-pattern"), hint=hint)
 
 
 def metadata_of_messages(table: Table) -> dict[str, DataType]:
@@ -296,7 +321,24 @@ def of_python(table: Table, *, written: bool) -> Diagnostic | None:
         if by_tasks and (key != FORMAT or written or only_in_keys(table)):
             message = f'"{key}" = "{form}" is the work of Python tasks, which real-time mode does not call'
             return Diagnostic(NOT_REAL_TIME, message, hint="Take 'json', 'csv' or 'raw'.")
+    return None if written else _of_numbers(table)
+
+
+def _of_numbers(table: Table) -> Diagnostic | None:
+    """SS369 for raw values or keys that are numbers, which Java does not read."""
+    for part in (table_of_values(table), *([table_of_keys(table)] if only_in_keys(table) else [])):
+        others = (c for c in part.physical_columns if c.type.name not in ("STRING", "BINARY"))
+        if (part.option("format") or "").strip().lower() == "raw" and (column := next(others, None)) is not None:
+            message = f'to read the raw {column.type} "{column.name}" is the work of Python tasks, which real-time mode'
+            hint = "Declare the column STRING or BYTES, or write it as json or csv."
+            return Diagnostic(NOT_REAL_TIME, f"{message} does not call", hint=hint)
     return None
+
+
+REFUSED = REFUSED_OF_FORMATS | {
+    "scan.parallelism": "Leave it out: 'parallelism.default' says how many tasks there are.",
+    "sink.transaction-naming-strategy": "Leave it out: 'sink.transactional-id-prefix' names transactions.",
+}
 
 
 class Kafka(SplitSource, StreamSink):
@@ -308,7 +350,7 @@ class Kafka(SplitSource, StreamSink):
     doc = "Topics of Apache Kafka, which tasks read and write with librdkafka."
     options = (
         Option("topic", NAME, "The topic; as a source several, separated by semicolons.", sink=True),
-        Option("topic-pattern", NAME, "A regular expression of topics to read."),
+        Option("topic-pattern", PATTERN, "A regular expression of topics to read, each as a whole."),
         *CLIENT_OPTIONS,
         Option(
             "scan.startup.mode",
@@ -327,21 +369,22 @@ class Kafka(SplitSource, StreamSink):
         Option(
             "format",
             one_of("csv", "json", "raw", *SCHEMA_FORMATS, *CHANGE_FORMATS),
-            "How the value of a message is written: csv, json, raw (one STRING) or by a schema; changes of a table by "
-            "the others.",
+            "How the value of a message is written: csv, json, raw (the bytes of one column) or by a schema; changes "
+            "of a table by the others.",
             required=True,
             sink=True,
         ),
-        Option("raw.charset", one_of("UTF-8"), "How raw values are written.", "UTF-8", sink=True),
         *WRITING_OPTIONS,
         PARTITIONER_OPTION,
         *KEY_OPTIONS,
         *CSV_OPTIONS,
         *JSON_OPTIONS,
+        *RAW_OPTIONS,
         *SCHEMA_OPTIONS,
         *JSON_CONFLUENT_OPTIONS,
         *CHANGE_OPTIONS,
     )
+    refused = REFUSED
     variables = (
         "properties.#", "properties.bootstrap.servers", "properties.group.id", "topic", "topic-pattern",
         *SCHEMA_VARIABLES,
@@ -420,9 +463,12 @@ class Kafka(SplitSource, StreamSink):
         yield from check_format(table_of_values(table), spans)
         yield from check_changes(table, spans)
         given = dict(table.options)
-        if ("topic" in given) == ("topic-pattern" in given):
+        if not given.keys() & {"topic", "topic-pattern"}:
             message = 'connector "kafka" requires one of the options "topic" and "topic-pattern"'
             yield Diagnostic(MISSING_OPTION, message, spans.get("connector"), hint="Add 'topic' = '…' to WITH.")
+        elif {"topic", "topic-pattern"} <= given.keys():
+            message = 'options "topic" and "topic-pattern" both say which topics are read'
+            yield Diagnostic(WRONG_VALUE, message, spans.get("topic-pattern"), hint="Leave one of them out.")
         yield from check_reading(table, spans)
         yield from check_writing(table, spans, by_spark=reads_by_spark(table))
         yield from check_keys(table, spans)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlstream.connectors.change_formats import change_format
 from sqlstream.connectors.connector import WRONG_COLUMN
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS, check_format
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS, RAW_OPTIONS, check_format
 from sqlstream.connectors.schema_formats import SCHEMA_FORMATS, SCHEMA_OPTIONS
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, WRONG_VALUE, Option, hint_of, one_of, parsed
@@ -24,7 +24,7 @@ KEY = "key."
 FORMAT, FIELDS, PREFIX, INCLUDE = "key.format", "key.fields", "key.fields-prefix", "value.fields-include"
 
 FORMAT_OF_A_PART = one_of("csv", "json", "raw", *SCHEMA_FORMATS)
-_OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *SCHEMA_OPTIONS, *JSON_CONFLUENT_OPTIONS)
+_OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *RAW_OPTIONS, *SCHEMA_OPTIONS, *JSON_CONFLUENT_OPTIONS)
 _KNOWN = (Option("format", FORMAT_OF_A_PART, "", "json"), *_OF_FORMATS)
 
 FORMATS_OF_KEYS = tuple(replace(o, key=f"{KEY}{o.key}", doc=f"Of keys: {o.doc}") for o in _OF_FORMATS)

@@ -17,6 +17,7 @@ from sqlstream.connectors.kafka.connector import (
     BOUNDED_OPTIONS,
     CLIENT_OPTIONS,
     READING_OPTIONS,
+    REFUSED,
     check_reading,
     fetched_rows,
     messages_of_table,
@@ -80,7 +81,7 @@ class UpsertKafka(Source, UpsertSink):
         *READING_OPTIONS,
         *WRITING_OPTIONS,
     )
-    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+    refused: ClassVar[Mapping[str, str]] = REFUSED | dict.fromkeys(
         ("sink.buffer-flush.max-rows", "sink.buffer-flush.interval"),
         "Each micro-batch is sent as it is; 'execution.checkpointing.interval' says how often there is one.",
     )

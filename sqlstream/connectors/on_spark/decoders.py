@@ -18,6 +18,7 @@ from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.json_records import with_raw_json
 from sqlstream.formats.lines import LineDecoder
 from sqlstream.formats.protobuf import ProtobufDecoder
+from sqlstream.formats.raw import RawDecoder
 from sqlstream.formats.registered import RegisteredAvro, RegisteredJson, RegisteredProtobuf, avro_decoder
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Table
@@ -39,8 +40,10 @@ def decoder_of(
     strict = all_columns or tolerates_bad_rows(table)
     fields = tuple(Field(c.name, c.type, c.name in columns) for c in records_columns(table))
     match values["format"]:
-        case "text" | "raw" if len(fields) == 1:
+        case "text" | "raw" if len(fields) == 1 and fields[0].type.name == "STRING":
             return LineDecoder(fields[0])
+        case "raw" if len(fields) == 1:
+            return RawDecoder(fields[0], values["raw.endianness"] == "little-endian")
         case "json":
             return _json(fields, values, zone, strict=strict)
         case "csv" if all(f.type.name != "VARIANT" for f in fields):

@@ -160,7 +160,8 @@ def rows_by_java(messages: DataFrame, table: Table, columns: tuple[str, ...], va
     if in_key:
         keep |= {_KEY: F.col("key"), _KEY_PLACE: place_of_message()}
     keep = _with_lift(keep, messages)
-    texts = _texts(messages)
+    in_bytes = values["format"] == "raw" and any(c.type.name == "BINARY" for c in columns_of(table, payload))
+    texts = messages if in_bytes else _texts(messages)
     if values["format"] != "raw":  # as Flink, which takes a message without value, and an empty one of JSON, for none
         texts = texts.where(F.trim("value") != "" if values["format"] == "json" else F.col("value").isNotNull())
     rows = decode(texts, "value", table_of_values(table), payload, values, keep, place_of_message())
@@ -277,6 +278,8 @@ def _with_keys(rows: DataFrame, table: Table, columns: tuple[str, ...]) -> DataF
     # All other columns are in a struct, because a column of the key may have the name of another one.
     rest = F.struct(*(F.col(quoted(name)) for name in rows.columns)).alias(_REST)
     text = F.coalesce(F.col(_KEY).cast("string"), F.lit(_text_of_nulls(keys, values))).alias(_KEY)
+    if values["format"] == "raw":
+        text = F.col(_KEY).cast(keys.columns[0].type.ddl())
     place, kept = F.col(f"{_REST}.{_KEY_PLACE}"), {_REST: F.col(_REST)}
     read = decode(rows.select(rest, text), _KEY, keys, names, values, kept, place)
     has_key = F.col(f"{_REST}.{_KEY}").isNotNull()

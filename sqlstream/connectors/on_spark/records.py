@@ -456,10 +456,32 @@ def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
     the table.
     """
     if values["format"] == "raw":
-        return F.col(quoted(rows.columns[0]))
+        return _bytes(rows, little=values["raw.endianness"] == "little-endian")
     if values["format"] == "csv":
-        return F.to_csv(F.struct(*csv_columns(rows, values)), writing(values))
+        # Of a single NULL Spark makes NULL, which is no message.
+        return F.coalesce(F.to_csv(F.struct(*csv_columns(rows, values)), writing(values)), F.lit(""))
     return encode_object(rows, values)
+
+
+_BYTES: Mapping[type[T.DataType], int] = {
+    T.BooleanType: 1, T.ByteType: 1, T.ShortType: 2, T.IntegerType: 4, T.LongType: 8, T.FloatType: 4, T.DoubleType: 8,
+}  # fmt: skip
+
+
+def _bytes(rows: DataFrame, *, little: bool) -> SparkColumn:
+    """The bytes of the only column, as Java has them. ``little``: those of a number begin with the lowest."""
+    (field,) = rows.schema.fields
+    column, width = F.col(quoted(field.name)), _BYTES.get(type(field.dataType))
+    if width is None:  # a text or bytes
+        return column
+    bits = column.cast("BIGINT")
+    if isinstance(field.dataType, T.FloatType | T.DoubleType):
+        name, method = ("Float", "floatToIntBits") if width == 4 else ("Double", "doubleToLongBits")
+        bits = F.java_method(F.lit(f"java.lang.{name}"), F.lit(method), column).cast("BIGINT")
+    digits = F.right(F.lpad(F.hex(bits), 16, "0"), F.lit(2 * width))
+    if little:
+        digits = F.concat(*(F.substring(digits, 2 * i + 1, 2) for i in reversed(range(width))))
+    return F.when(column.isNotNull(), F.unhex(digits))
 
 
 def encode_object(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
@@ -488,6 +510,8 @@ def csv_columns(rows: DataFrame, values: Mapping[str, Any], *, escaped: bool = F
     doubles them within quotes only, and its reader knows them there only.
     """
     spellings = {**_instants(rows, written_pattern(values))}
+    if not values["csv.write-bigdecimal-in-scientific-notation"]:
+        spellings[T.DecimalType] = lambda v: _plain(v).cast("STRING")
     escape = escaping(values) if escaped else None
     if escape is None:
         return [spelled(f.name, f.dataType, spellings) for f in rows.schema.fields]

@@ -60,9 +60,11 @@ def topic_records(
     if decoder is None:
         return None
     form = values["format"]
-    keys = _keys(table, physical, zone) if only_in_keys(table) else None
     return TopicRecords(
-        decoder, tolerates_bad_rows(table), skips_blank=form == "json", keeps_null=form == "raw", keys=keys
+        OptionalRecords(decoder) if form == "raw" else decoder,  # a message without a value is a row, as in Flink
+        tolerates_bad_rows(table),
+        skips_blank=form == "json",
+        keys=_keys(table, physical, zone) if only_in_keys(table) else None,
     )
 
 

@@ -20,7 +20,7 @@ from sqlstream.connectors.change_formats import (
 from sqlstream.connectors.changes.source import NO_CHECKPOINT, number_of_scan
 from sqlstream.connectors.connector import Source, columns_of
 from sqlstream.connectors.environment import Environment
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS, check_format
+from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS, RAW_OPTIONS, check_format
 from sqlstream.connectors.http import AUTH_OPTIONS
 from sqlstream.connectors.receiving.receiver import Receiver
 from sqlstream.connectors.schema_formats import SCHEMA_FORMATS, SCHEMA_OPTIONS, SCHEMA_VARIABLES
@@ -66,7 +66,7 @@ RECONNECT_OPTIONS = (
 
 _FORMAT_OPTIONS = tuple(
     option
-    for option in (*CSV_OPTIONS, *JSON_OPTIONS, *SCHEMA_OPTIONS, *JSON_CONFLUENT_OPTIONS, *CHANGE_OPTIONS)
+    for option in (*CSV_OPTIONS, *JSON_OPTIONS, *RAW_OPTIONS, *SCHEMA_OPTIONS, *JSON_CONFLUENT_OPTIONS, *CHANGE_OPTIONS)
     if option.source
 )
 
@@ -95,8 +95,8 @@ class MessageSource(Source):
             Option(
                 "format",
                 one_of("csv", "json", "raw", *SCHEMA_FORMATS, *CHANGE_FORMATS),
-                "How a message is written: csv, json, raw (one STRING) or by a schema; changes of a table by the "
-                "others.",
+                "How a message is written: csv, json, raw (the bytes of one column) or by a schema; changes of a table "
+                "by the others.",
                 required=True,
             ),
             *_SPOOL_OPTIONS,

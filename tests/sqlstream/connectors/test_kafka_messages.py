@@ -159,6 +159,13 @@ def test_decimals_are_written_as_the_table_says(spark, kafka) -> None:
     ]
 
 
+def test_decimals_of_csv_have_exponents_or_all_their_digits(spark, kafka) -> None:
+    rows = spark.createDataFrame([(Decimal("0.000000027"),), (None,)], "d DECIMAL(11, 9)")
+    for plain, written in (("true", "2.7E-8"), ("false", "0.000000027")):
+        table = kafka("d DECIMAL(11, 9)", format="csv", csv__write_bigdecimal_in_scientific_notation=plain)
+        assert tuples(Kafka().messages_of_rows(rows, table)) == [(written,), ("",)]
+
+
 def test_bad_bytes_stay_as_they_are_and_a_message_without_a_value_is_no_row(kafka, read, by_java: bool, spark) -> None:
     rows = [(b"k", b"\xff,1,2", "t", 0, 0, NOON, 0), (b"k", None, "t", 0, 1, NOON, 0)]
     table = kafka("a INT; b INT", format="csv", on_error="skip")

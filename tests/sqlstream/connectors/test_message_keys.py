@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -131,7 +133,7 @@ def test_keys_that_cannot_be_read_are_bad_rows(kafka, messages, read) -> None:
         ({"key__format": "json", "key__fields": "a", "key__fields_prefix": "a"}, "SS504"),
         ({"key__format": "json", "key__fields": "a", "key__fields_prefix": "k_", **APART}, "SS504"),
         ({"key__format": "csv", "key__fields": "a", "key__json__ignore_parse_errors": "true"}, "SS504"),
-        ({"key__format": "raw", "key__fields": "a"}, "SS505"),
+        ({"key__format": "raw", "key__fields": "m"}, "SS505"),
         ({"key__format": "avro-confluent", "key__fields": "a"}, "SS503"),
         ({"key__format": "csv", "key__fields": "m"}, "SS505"),
         ({"key__format": "json", "key__fields": "a", "format": "debezium-json", **APART}, "SS504"),
@@ -160,3 +162,46 @@ def test_the_words_of_flink_are_taken() -> None:
     keys = "'key.format' = 'json', 'key.json.ignore-parse-errors' = 'true', 'key.fields-prefix' = 'k_'"
     with Session() as session:
         assert session.check(f"{columns} WITH ({connector}, {keys}, {more}); SELECT k_id, id FROM t") == ()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("kind", "value", "spelled"),
+    [
+        ("BIGINT", -5, ">q"),
+        ("SMALLINT", -2, ">h"),
+        ("FLOAT", -1.5, ">f"),
+        ("DOUBLE", 0.1, ">d"),
+        ("BOOLEAN", True, ">B"),
+    ],
+)
+def test_raw_keys_and_values_are_bytes_as_java_has_them(spark, kafka, kind: str, value: Any, spelled: str) -> None:
+    keys = {"key__format": "raw", "key__fields": "k", "key__raw__endianness": "little-endian"}
+    table = kafka(f"k INT; v {kind}", format="raw", **keys, **APART)
+    assert validate(table, {}) == ()
+    rows = spark.createDataFrame([(258, value), (-1, None)], f"k INT, v {kind}")
+    written = [(bytes(m.key), m.value and bytes(m.value)) for m in Kafka().messages_of_rows(rows, table).collect()]
+    assert written == [(b"\2\1\0\0", struct.pack(spelled, value)), (b"\xff\xff\xff\xff", None)]
+    messages = spark.createDataFrame([(k, v, "t", 0, n, NOON, 0) for n, (k, v) in enumerate(written)], SCHEMA)
+    (first, second) = tuples(Kafka().rows_of_messages(messages, table, ("k", "v")))
+    assert first == (258, pytest.approx(value)) and second == (-1, None)
+
+
+@pytest.mark.spark
+def test_raw_bytes_are_what_they_are(spark, kafka, read) -> None:
+    table = kafka("k BINARY; v BINARY", format="raw", key__format="raw", key__fields="k", **APART)
+    rows = spark.createDataFrame([(b"\xff\0", b"\1\n"), (b"", None)], "k BINARY, v BINARY")
+    given = Kafka().messages_of_rows(rows, table).selectExpr("*", "'t' topic", "0 partition", "0L offset")
+    assert tuples(read(given, table, ("v", "k"))) == [(b"\1\n", b"\xff\0"), (None, b"")]
+
+
+def test_raw_columns_that_are_refused(kafka) -> None:
+    def wrong(columns: str) -> list[str]:
+        return [f"{d.code}: {d.message}" for d in validate(kafka(columns, format="raw"), {})]
+
+    assert wrong("d DECIMAL(5, 2)") == ['SS505: format "raw" cannot hold column "d" of type DECIMAL(5, 2)']
+    assert wrong("a INT; b INT") == ['SS505: format "raw" holds one column, and table "t" has 2']
+    by_spark = kafka("a INT", format="raw", kafka__client="spark")
+    refused = Kafka().refuses_real_time(by_spark, written=False)
+    assert refused is not None and 'to read the raw INT "a" is the work of Python tasks' in refused.message
+    assert Kafka().refuses_real_time(by_spark, written=True) is None

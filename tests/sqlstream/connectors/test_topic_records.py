@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from sqlstream.connectors.kafka.connector import Kafka
-from sqlstream.connectors.on_spark.decoders import decoder_of
+from sqlstream.connectors.on_spark.topic_rows import topic_records
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Field, OptionalRecords
 from sqlstream.formats.json import JsonDecoder
@@ -16,6 +17,12 @@ from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import parse_type
 from sqlstream.udfs.kafka.records import KeyRecords, RowsOfMessages, TopicRecords
 from sqlstream.udfs.messages import VALUE
+
+
+class Zone:
+    """As much of a session of Spark as says which time zone it has."""
+
+    conf: ClassVar = {"spark.sql.session.timeZone": "UTC"}
 
 
 def decoded(
@@ -26,9 +33,8 @@ def decoded(
     table = Table(
         "t", (Column("a", parse_type("STRING" if form == "raw" else "INT")),), "kafka", tuple(options.items())
     )
-    decoder = decoder_of(table, payload, Kafka().values(table), "UTC", all_columns=True)
-    assert decoder is not None
-    records = TopicRecords(decoder, bool(on_error), skips_blank=form == "json", keeps_null=form == "raw")
+    records = topic_records(cast(SparkSession, Zone()), table, payload, Kafka().values(table))
+    assert records is not None
     count = len(values)
     columns = [pa.array(values, pa.binary()), pa.array(["t"] * count), pa.array([3] * count), pa.array(range(count))]
     batch = pa.RecordBatch.from_arrays(columns, [VALUE, "topic", "partition", "offset"])

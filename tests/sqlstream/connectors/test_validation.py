@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -101,6 +102,9 @@ def test_formats_of_flink_that_come_later_are_not_executed(make_table, name: str
 
 def test_options_of_the_dialect_that_come_later_are_not_executed(make_table) -> None:
     assert codes(files(make_table, sink__partition_commit__delay="10 s")) == ["SS350"]
+    assert codes(files(make_table, source__path__regex_pattern=".*")) == ["SS350"]
+    assert codes(kafka(make_table, scan__parallelism="2")) == ["SS350"]
+    assert codes(kafka(make_table, format="csv", csv__array_element_delimiter=";")) == ["SS350"]
 
 
 def test_options_without_effect_are_taken(make_table) -> None:
@@ -353,7 +357,9 @@ def test_kafka_options_become_those_of_spark(make_table) -> None:
     ("options", "code"),
     [
         ({"topic": None}, "SS503"),
-        ({"topic_pattern": "t.*"}, "SS503"),
+        ({"topic_pattern": "t.*"}, "SS504"),
+        ({"topic": None, "topic_pattern": "t("}, "SS504"),
+        ({"topic": None, "topic_pattern": r"\p{Alpha}+"}, "SS504"),
         ({"scan__startup__mode": "timestamp"}, "SS504"),
         ({"scan__startup__timestamp_millis": "5"}, "SS504"),
         ({"scan__startup__mode": "group-offsets"}, "SS503"),
@@ -366,10 +372,41 @@ def test_kafka_options_become_those_of_spark(make_table) -> None:
         ({"properties__ssl__truststore__location": "/store.jks"}, "SS504"),
         ({"key__fields": "b"}, "SS504"),
         ({"format": "protobuf", "protobuf__schema": "message A {}"}, "SS503"),
+        ({"format": "canal-json", "canal_json__database__include": "db("}, "SS504"),
+        ({"format": "csv", "csv__field_delimiter": "\n"}, "SS504"),
+        ({"format": "csv", "csv__escape_character": "\r"}, "SS504"),
+        ({"format": "csv", "csv__quote_character": "'", "csv__disable_quote_character": "true"}, "SS504"),
+        ({"raw__endianness": "little-endian"}, "SS504"),
     ],
 )
 def test_kafka_options_that_do_not_fit_are_refused(make_table, options: dict[str, object], code: str) -> None:
     assert codes(kafka(make_table, **options)) == [code]
+
+
+def test_patterns_of_java_are_a_matter_of_its_client(make_table) -> None:
+    assert codes(kafka(make_table, topic=None, topic_pattern=r"\p{Alpha}+", kafka__client="spark")) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "kind", "fits"),
+    [
+        ("headers", "MAP<STRING, STRING>", True),
+        ("headers", "INT", False),
+        ("headers", "STRING", False),
+        ("timestamp", "TIMESTAMP_NTZ", True),
+        ("timestamp", "BIGINT", False),
+        ("offset", "STRING", True),
+        ("offset", "DOUBLE", True),
+        ("offset", "TIMESTAMP", False),
+        ("topic", "INT", True),
+        ("key", "STRING", True),
+        ("key", "BOOLEAN", False),
+    ],
+)
+def test_metadata_is_converted_to_types_of_its_kind(make_table, key: str, kind: str, fits: bool) -> None:
+    table = kafka(make_table)
+    table = replace(table, columns=(*table.columns, Column("m", parse_type(kind), metadata_key=key)))
+    assert codes(table) == ([] if fits else ["SS505"])
 
 
 def test_kafka_is_bounded_where_it_says_so(make_table) -> None:

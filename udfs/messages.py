@@ -134,7 +134,7 @@ class MessageRows:
         rows, numbers = decoded.rows, decoded.numbers
         if self.tolerant:
             places = [self._place(batch, fault) for fault in decoded.faults]
-            rows = with_bad(decoded, pa.nulls(rows.num_rows, BAD_TYPE), bad_records(decoded.faults, places))
+            rows = with_bad(decoded, self._good(batch, decoded), bad_records(decoded.faults, places))
             numbers = records_of(decoded)
         names = [name for name in batch.schema.names if name != VALUE]
         if decoded.faults or decoded.origins is not None or self.lines:
@@ -143,6 +143,10 @@ class MessageRows:
         else:  # each message is a row
             kept = [batch.column(name) for name in names]
         return pa.RecordBatch.from_arrays([*rows.columns, *kept], [*rows.schema.names, *names])
+
+    def _good(self, batch: pa.RecordBatch, decoded: Decoded) -> pa.Array:
+        """The column BAD of rows that could be read."""
+        return pa.nulls(decoded.rows.num_rows, BAD_TYPE)
 
     def _place(self, batch: pa.RecordBatch, fault: Fault) -> str | None:
         """Where a record is in the source."""

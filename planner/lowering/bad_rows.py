@@ -198,12 +198,16 @@ def has_required(table: Table, name: str) -> bool:
     return any(c.name == name and (not c.nullable or any(inner_lacks(c))) for c in table.physical_columns)
 
 
+def is_whole(table: Table, name: str) -> Column:
+    """True for rows that have a value in the column of this name: a row that an upsert deletes may be its key alone."""
+    if not is_upsert(table) or name in table.primary_key:
+        return F.lit(True)
+    return F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.DELETE.value}'")
+
+
 def _of_column(table: Table, table_column: TableColumn, required: bool) -> Iterator[Lack]:
-    if is_upsert(table) and table_column.name not in table.primary_key and table_column.time is not TimeDomain.EVENT:
-        whole = F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.DELETE.value}'")  # a deleted row may be its key alone
-        yield from ((whole & lack, text) for lack, text in _of_any(table, table_column, required))
-    else:
-        yield from _of_any(table, table_column, required)
+    whole = is_whole(table, table_column.name)
+    yield from ((whole & lack, text) for lack, text in _of_any(table, table_column, required))
 
 
 def _of_any(table: Table, table_column: TableColumn, required: bool) -> Iterator[Lack]:

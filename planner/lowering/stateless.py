@@ -21,6 +21,7 @@ from sqlstream.planner.lowering.bad_rows import (
     Letter,
     bad_column,
     file_of,
+    is_whole,
     lacks,
     parted,
     with_calls,
@@ -186,7 +187,7 @@ def _missing(table: Table) -> list[Column]:
     and is."""
     times = [c for c in required_columns(table) if c.time is TimeDomain.EVENT]
     return [
-        *(F.expr(time_error(time_name(c.name, table.name), c.name)) for c in times),
+        *(F.when(is_whole(table, c.name), F.expr(time_error(time_name(c.name, table.name), c.name))) for c in times),
         *(F.when(condition, F.lit(text)) for condition, text in lacks(table)),
     ]
 

@@ -222,7 +222,9 @@ _CONVERTED = (
     frozenset({"BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL"}),
     frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_NTZ"}),
 )
-"""Types of which each is converted to each other. As in Flink, no number is a time."""
+"""Types of which each is converted to each other. A TIMESTAMP also is the number of its seconds since 1970, as CAST has
+it; as in Flink, no number is a time.
+"""
 
 
 def _converts(source: DataType, target: DataType) -> bool:
@@ -230,7 +232,8 @@ def _converts(source: DataType, target: DataType) -> bool:
     if source.inner or target.inner:
         return source.name == target.name and all(map(_converts, source.inner, target.inner))
     names = {source.name, target.name}
-    return len(names) == 1 or "STRING" in names or any(names <= types for types in _CONVERTED)
+    is_seconds = source.name == "TIMESTAMP" and target.is_numeric
+    return len(names) == 1 or "STRING" in names or is_seconds or any(names <= types for types in _CONVERTED)
 
 
 def _is_within(path: str, table: Table) -> bool:

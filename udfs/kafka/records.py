@@ -15,7 +15,7 @@ from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka.fetched import DDL, PLACES
 from sqlstream.udfs.kernel import ROW_KIND
-from sqlstream.udfs.messages import VALUE, MessageRows, unreadable_record
+from sqlstream.udfs.messages import BAD_TYPE, VALUE, MessageRows, unreadable_record
 
 KEY = "key"
 
@@ -25,10 +25,24 @@ def ddl_of_messages(columns: Iterable[str]) -> str:
     return ", ".join(f"{name} {'BIGINT' if name == LIFT else DDL[name]}" for name in columns)
 
 
+def with_values(messages: pa.RecordBatch) -> pa.RecordBatch:
+    """The messages with the name VALUE for what they hold."""
+    return messages.rename_columns([VALUE if name == "value" else name for name in messages.schema.names])
+
+
 def place_of(messages: pa.RecordBatch, index: int) -> str:
     """Where a message is: ``topic[partition]@offset``."""
     topic, number, offset = (messages.column(name)[index] for name in PLACES)
     return f"{topic}[{number}]@{offset}"
+
+
+def records_of_messages(messages: pa.RecordBatch, numbers: np.ndarray) -> pa.StructArray:
+    """The column BAD of the messages of these numbers, with their values and places, and no error."""
+    chosen = messages.take(pa.array(numbers))
+    topic, number, offset = (chosen.column(name).cast(pa.string()) for name in PLACES)
+    places = pc.binary_join_element_wise(topic, "[", number, "]@", offset, "")
+    parts = [chosen.column(VALUE).cast(pa.binary()), pa.nulls(len(places), pa.string()), places]
+    return pa.StructArray.from_arrays(parts, fields=[*BAD_TYPE])
 
 
 @dataclass(frozen=True)
@@ -91,11 +105,13 @@ class TopicRecords(MessageRows):
     """Decodes messages of topics. As in Flink, those without a value are no rows, unless ``decoder`` reads them as
     NULLs, nor are blank ones if ``skips_blank``.
 
+    ``placed``: rows that could be read have their record and place in BAD, too, as a NULL may make them bad ones.
     ``keys``: how columns are read from keys, if some are. ``upserts``: a message without a value, which is a row,
     deletes that of its key; rows have ROW_KIND.
     """
 
     skips_blank: bool = False
+    placed: bool = False
     keys: KeyRecords | None = None
     upserts: bool = False
 
@@ -109,6 +125,11 @@ class TopicRecords(MessageRows):
     def fields(self) -> frozenset[str]:
         """The fields of messages (``fetched.FIELDS``) that are decoded, or name the place of a message."""
         return frozenset({"value", *PLACES, *([KEY] if self.keys is not None else [])})
+
+    def tolerating(self) -> TopicRecords:
+        """Returns these with faults in place of errors."""
+        keys = None if self.keys is None else replace(self.keys, tolerant=True)
+        return replace(self, tolerant=True, keys=keys)
 
     def begin(self) -> None:
         super().begin()
@@ -138,6 +159,9 @@ class TopicRecords(MessageRows):
         kinds = pc.if_else(given, "+U", "-D")
         arrays, names = [*decoded.rows.columns, kinds], [*decoded.rows.schema.names, ROW_KIND]
         return replace(decoded, rows=pa.RecordBatch.from_arrays(arrays, names), origins=decoded.numbers)
+
+    def _good(self, batch: pa.RecordBatch, decoded: Decoded) -> pa.Array:
+        return records_of_messages(batch, decoded.numbers) if self.placed else super()._good(batch, decoded)
 
     def _place(self, batch: pa.RecordBatch, fault: Fault) -> str | None:
         return place_of(batch, fault.record)
@@ -171,7 +195,7 @@ class RowsOfMessages:
         self.records.begin()
         names = self.names
         for batch in messages:
-            named = batch.rename_columns([VALUE if name == "value" else name for name in batch.schema.names])
+            named = with_values(batch)
             rows = self.records.of(named)
             others = [name for name in named.schema.names if name != VALUE]
             kept = (rows.column(len(names) + others.index(name)) for name in self.kept)

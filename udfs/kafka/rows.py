@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Decoded, Fault
@@ -18,10 +17,9 @@ from sqlstream.udfs.files.parquet import TableFiles
 from sqlstream.udfs.files.records import ReadRecords, RecordFormat, RequiredValue, pieces_apart
 from sqlstream.udfs.files.splits import Piece, SplitRows
 from sqlstream.udfs.kafka.fetch import FetchedMessages
-from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC
-from sqlstream.udfs.kafka.records import TopicRecords, place_of
+from sqlstream.udfs.kafka.records import TopicRecords, place_of, records_of_messages, with_values
 from sqlstream.udfs.kernel import KEY_HASH
-from sqlstream.udfs.messages import BAD_TYPE, VALUE, bad_records, said, unreadable_record
+from sqlstream.udfs.messages import bad_records, said, unreadable_record
 
 
 @dataclass(frozen=True)
@@ -61,9 +59,8 @@ class TopicRows(SplitRows):
         ranges = [*places]
         clock = [batch.column(CLOCK)[0] for batch in ranges if CLOCK in batch.schema.names and batch.num_rows]
         constants = {KEY_HASH: 0, CLOCK: clock[0].as_py() if clock else None}
-        renamed = [VALUE if name == "value" else name for name in self.format.fetched.columns]
         for messages in self.format.fetched.rows(ranges):
-            for piece in self._pieces(messages.rename_columns(renamed)):
+            for piece in self._pieces(with_values(messages)):
                 yield self.batch(piece.rows, constants, partial(_at, piece))
 
     def _pieces(self, messages: pa.RecordBatch) -> Iterator[Piece]:
@@ -113,8 +110,4 @@ class ReadMessages(ReadRecords):
         return None
 
     def records(self, decoded: Decoded) -> pa.StructArray:
-        of_rows = self.messages.take(pa.array(decoded.numbers))
-        topic, number, offset = (of_rows.column(name).cast(pa.string()) for name in (TOPIC, PARTITION, "offset"))
-        places = pc.binary_join_element_wise(topic, "[", number, "]@", offset, "")
-        parts = [of_rows.column(VALUE), pa.nulls(len(places), pa.string()), places]
-        return pa.StructArray.from_arrays(parts, fields=[*BAD_TYPE])
+        return records_of_messages(self.messages, decoded.numbers)

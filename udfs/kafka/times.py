@@ -15,9 +15,9 @@ from sqlstream.types import DataType
 from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.files.splits import in_micros
 from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages
-from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC, Slot
+from sqlstream.udfs.kafka.fetched import FIELDS, PARTITION, PLACES, TOPIC, Slot
 from sqlstream.udfs.kafka.reader import Span
-from sqlstream.udfs.kafka.records import TopicRecords
+from sqlstream.udfs.kafka.records import TopicRecords, with_values
 
 LOOKED_AT = 1000
 """How many of the last messages of a range are looked at. An older one that is newer by its event time is passed over:
@@ -32,8 +32,8 @@ _INSTANT = DataType("TIMESTAMP")
 
 @dataclass(frozen=True)
 class TopicTimes:
-    """How the event time of a message is found: it is the column ``column`` of what ``records`` decode of a ``part`` of
-    it (``fetched.FIELDS``), its value or its key; or, without ``records``, that part itself.
+    """How the event time of a message is found: it is the column ``column`` of what ``records`` decode, or, without
+    ``records``, the ``part`` of a message (``fetched.FIELDS``) itself.
 
     ``unit``: the column is a number, which counts so many microseconds since 1970. ``zone``: it is a text, of a time in
     this zone unless it names another one. ``member``: it is a STRUCT, of which
@@ -43,7 +43,7 @@ class TopicTimes:
 
     records: TopicRecords | None
     column: str = ""
-    part: str = "value"
+    part: str = ""
     unit: int | None = None
     zone: str | None = None
     member: str | None = None
@@ -53,10 +53,9 @@ class TopicTimes:
         """The times of messages in microseconds since 1970, and the index of the message of each. There is none of a
         message that is no row or cannot be read, and there are several where it is several rows.
         """
-        values = messages.column(self.part)
         if self.records is None:
-            return self.of(values), np.arange(len(values))
-        decoded = self.records.decoded(values)
+            return self.of(messages.column(self.part)), np.arange(messages.num_rows)
+        decoded = self.records.read(with_values(messages))
         column = decoded.rows.column(self.column)
         times = self.of(column if self.member is None else pc.struct_field(column, self.member))
         for name, pattern in self.only:
@@ -90,7 +89,8 @@ class NewestTimes:
 
         ConnectorError SS590 where the brokers do not give them.
         """
-        fields = (self.times.part, TOPIC, PARTITION, "offset")
+        needed = {self.times.part, *PLACES} if self.times.records is None else self.times.records.fields
+        fields = tuple(name for name in FIELDS if name in needed)
         fetched = FetchedMessages({**self.properties, **_FETCHED_AHEAD}, fields, skips_lost=True)
         last = [
             (topic, span.id, number, max(span.begin, span.end - LOOKED_AT), span.end, None)

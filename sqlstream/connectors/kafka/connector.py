@@ -418,7 +418,7 @@ class Kafka(SplitSource, StreamSink):
 
     def _records(self, spark: SparkSession, table: Table, columns: tuple[str, ...]) -> TopicRecords | None:
         """How tasks decode messages; None where Spark must do a part."""
-        return on_spark.topic_rows.topic_records(spark, table, columns, self.values(table))
+        return on_spark.topic_records.topic_records(spark, table, columns, self.values(table))
 
     def rows_of_messages(
         self, messages: DataFrame, table: Table, columns: tuple[str, ...], *, by_java: bool = False

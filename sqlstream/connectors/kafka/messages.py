@@ -130,6 +130,9 @@ def check_keys(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     for name in unknown:
         message = f'option "{FIELDS}" names the column "{name}", which table "{table.name}" does not have'
         yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint=hint_of(name, columns, "Columns"))
+    for name in {name for name in fields if fields.count(name) > 1}:
+        message = f'option "{FIELDS}" names the column "{name}" twice'
+        yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint="Name each column once.")
     if FORMAT not in given:
         yield from _without_format(table, spans)
         return

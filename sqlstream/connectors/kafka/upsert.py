@@ -93,7 +93,7 @@ class UpsertKafka(Source, UpsertSink):
     def read(self, environment: Environment, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """Reads the topic from its beginning, as Flink does, because later messages alone do not make up the table."""
         if not reads_by_spark(table):
-            records = on_spark.topic_rows.upsert_records(environment.spark, table, columns)
+            records = on_spark.topic_records.upsert_records(environment.spark, table, columns)
             return fetched_rows(self, environment, table, columns, records)
         messages = messages_of_table(self, environment, table, on_spark.kafka.fields_of_messages(table, columns))
         return self.rows_of_messages(messages, table, columns)
@@ -102,7 +102,7 @@ class UpsertKafka(Source, UpsertSink):
         """Decodes Kafka messages, which have Spark's columns (value, key, topic and so on), into the named columns of
         the table and ROW_KIND. A -D row has values only in its key columns.
         """
-        records = on_spark.topic_rows.upsert_records(messages.sparkSession, table, columns)
+        records = on_spark.topic_records.upsert_records(messages.sparkSession, table, columns)
         return on_spark.topic_rows.rows_of_messages(messages, table, columns, records)
 
     def refuses_real_time(self, table: Table, *, written: bool) -> Diagnostic | None:

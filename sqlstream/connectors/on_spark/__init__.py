@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         spark_files,
         task_files,
         test,
+        topic_records,
         topic_rows,
     )
 
@@ -72,6 +73,7 @@ __all__ = [
     "spark_files",
     "task_files",
     "test",
+    "topic_records",
     "topic_rows",
 ]
 

@@ -10,27 +10,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from sqlstream.connectors.change_formats import ChangeFormat, Instant, Metadata, change_format, of_message
 from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.kafka.messages import (
     HEADERS,
     METADATA,
-    key_values,
-    keys_of_upserts,
-    name_in_key,
-    only_in_keys,
-    table_of_keys,
     table_of_values,
-    value_values,
-    values_of_upserts,
-    with_key_fields,
 )
 from sqlstream.connectors.kafka.watermarks import counted_time, spelled_time
 from sqlstream.connectors.on_spark.change_messages import change_decoder, envelope_column
-from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.kafka_source import TopicWatermark
+from sqlstream.connectors.on_spark.topic_records import session_zone, topic_records, upsert_records
 from sqlstream.connectors.table_options import idle_timeout_ms
-from sqlstream.formats.decoder import Decoder
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType
 from sqlstream.udfs.kafka.records import TopicRecords
@@ -56,17 +49,16 @@ def watermark_of_topics(
     if column.type.name != "TIMESTAMP" or (is_computed and counted is None and spelled is None):
         return None
     name, unit = counted or (spelled or column.name, None)
-    zone = str(environment.spark.conf.get("spark.sql.session.timeZone"))
-    times = _times(table, next(c for c in table.columns if c.name == name), values, zone)
+    times = _times(environment.spark, table, next(c for c in table.columns if c.name == name), values)
     if times is None:
         return None
     times = times if unit is None else replace(times, unit=unit)
-    times = times if spelled is None else replace(times, zone=zone)
+    times = times if spelled is None else replace(times, zone=session_zone(environment.spark))
     idle_ms = idle_timeout_ms(table, environment.idle_timeout_ms)
     return TopicWatermark(times, idle_ms, table.name if by_rows else None)
 
 
-def _times(table: Table, column: Column, values: Mapping[str, Any], zone: str) -> TopicTimes | None:
+def _times(spark: SparkSession, table: Table, column: Column, values: Mapping[str, Any]) -> TopicTimes | None:
     """Where a column that the table does not compute is in messages."""
     form = change_format(table)
     metadata = of_message(table, column)
@@ -74,19 +66,13 @@ def _times(table: Table, column: Column, values: Mapping[str, Any], zone: str) -
         field, kind = METADATA[column.metadata_key]
         return None if field == HEADERS or kind != column.type else TopicTimes(None, part=field)
     if form is not None:
-        return _of_changes(form, table, column, metadata, values, zone)
-    upserts = table.connector == _UPSERTS
-    if column.name in only_in_keys(with_key_fields(table) if upserts else table):
-        keys, name = keys_of_upserts(table) if upserts else table_of_keys(table), name_in_key(table, column.name)
-        return _of_records(decoder_of(keys, (name,), key_values(table), zone, all_columns=True), name, "key")
-    of_values, read = table_of_values(table), values
-    if upserts:
-        of_values, read = values_of_upserts(table), value_values(table)
-    return _of_records(decoder_of(of_values, (column.name,), read, zone, all_columns=True), column.name, "value")
-
-
-def _of_records(decoder: Decoder | None, name: str, part: str) -> TopicTimes | None:
-    return None if decoder is None else TopicTimes(TopicRecords(decoder, tolerant=True), name, part)
+        return _of_changes(form, table, column, metadata, values, session_zone(spark))
+    if table.connector == _UPSERTS:
+        records: TopicRecords | None = upsert_records(spark, table, (column.name,))
+    else:
+        records = topic_records(spark, table, (column.name,), values)
+    # A message that cannot be read moves nothing; the task that reads it says so.
+    return None if records is None else TopicTimes(records.tolerating(), column.name)
 
 
 def _of_changes(

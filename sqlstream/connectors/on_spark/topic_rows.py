@@ -6,101 +6,31 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors import on_spark
-from sqlstream.connectors.change_formats import has_kinds, of_message
+from sqlstream.connectors.change_formats import of_message
 from sqlstream.connectors.connector import columns_of
 from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import records_columns
 from sqlstream.connectors.kafka.messages import (
     HEADERS,
     METADATA,
-    key_fields,
-    key_values,
-    name_in_key,
-    only_in_keys,
-    table_of_keys,
-    table_of_values,
-    value_values,
-    values_of_upserts,
-    with_key_fields,
 )
 from sqlstream.connectors.kafka.offsets import TopicSettings
-from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.connectors.on_spark.kafka_times import watermark_of_topics
 from sqlstream.connectors.on_spark.messages import as_variants
-from sqlstream.formats.decoder import OptionalRecords
-from sqlstream.planner.bad_rows import ON_ERROR, tolerates_bad_rows
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.planner.lowering.hidden_columns import present
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka.fetch import FetchedMessages
 from sqlstream.udfs.kafka.fetched import FIELDS
-from sqlstream.udfs.kafka.records import KeyRecords, RowsOfMessages, TopicRecords
+from sqlstream.udfs.kafka.records import RowsOfMessages, TopicRecords
 from sqlstream.udfs.kafka.rows import TopicFormat
 from sqlstream.udfs.kernel import ROW_KIND
 from sqlstream.udfs.spark.batches import rows_of
-
-# --- how messages are decoded -----------------------------------------------------------------------------------
-
-
-def topic_records(
-    spark: SparkSession, table: Table, columns: tuple[str, ...], values: Mapping[str, Any]
-) -> TopicRecords | None:
-    """Returns how tasks decode messages into those of the named columns that are no metadata; None where Spark must do
-    a part: for changes, and VARIANT in CSV. ``values``: the parsed options of the table.
-    """
-    if has_kinds(table):
-        return None
-    zone, physical = _zone(spark), _physical(table, columns)
-    decoder = decoder_of(table_of_values(table), physical, values, zone, all_columns=True)
-    if decoder is None:
-        return None
-    form = values["format"]
-    return TopicRecords(
-        OptionalRecords(decoder) if form == "raw" else decoder,  # a message without a value is a row, as in Flink
-        tolerates_bad_rows(table),
-        skips_blank=form == "json",
-        keys=_keys(table, physical, zone) if only_in_keys(table) else None,
-    )
-
-
-def upsert_records(spark: SparkSession, table: Table, columns: tuple[str, ...]) -> TopicRecords:
-    """Returns how tasks decode messages of ``upsert-kafka`` into those of the named columns that are no metadata."""
-    keyed, of_values, values = with_key_fields(table), values_of_upserts(table), value_values(table)
-    zone, physical = _zone(spark), _physical(table, columns)
-    decoder = decoder_of(of_values, physical, values, zone, all_columns=True)
-    assert decoder is not None, "checked with the table"
-    return TopicRecords(
-        OptionalRecords(decoder),
-        tolerates_bad_rows(of_values),
-        skips_blank=values["format"] == "json",
-        keys=_keys(keyed, physical, zone, of_deletes=not only_in_keys(keyed)),
-        upserts=True,
-    )
-
-
-def _zone(spark: SparkSession) -> str:
-    return str(spark.conf.get("spark.sql.session.timeZone"))
-
-
-def _physical(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(c.name for c in columns_of(table, columns) if c.physical)
-
-
-def _keys(table: Table, columns: tuple[str, ...], zone: str, *, of_deletes: bool = False) -> KeyRecords:
-    """How the named columns are read from keys, by the options of their format, or else by ``on-error``."""
-    keys, names = table_of_keys(table), tuple(name for name in key_fields(table) if name in columns)
-    own = tuple(name_in_key(table, name) for name in names)
-    decoder = decoder_of(keys, own, key_values(table), zone, all_columns=True)
-    assert decoder is not None, "checked with the table"
-    tolerant, by_table = tolerates_bad_rows(keys), table.option(ON_ERROR) is not None
-    return KeyRecords(
-        OptionalRecords(decoder), names, tolerant and by_table, drops=tolerant and not by_table, of_deletes=of_deletes
-    )
 
 
 def fields_of_columns(table: Table, columns: tuple[str, ...]) -> dict[str, str] | None:
@@ -114,9 +44,6 @@ def fields_of_columns(table: Table, columns: tuple[str, ...]) -> dict[str, str] 
     metadata = [(c, METADATA[c.metadata_key]) for c in chosen if c.metadata_key is not None]
     converts = any(column.type != kind or column.metadata_key == HEADERS for column, (_, kind) in metadata)
     return None if converts else {column.name: field for column, (field, _) in metadata}
-
-
-# --- where they are decoded -------------------------------------------------------------------------------------
 
 
 def topic_format(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,12 +49,19 @@ def watermark(columns: str, kind: str = "kafka", **options: str) -> TopicWaterma
     return watermark_of_topics(_Environment(), table, values, by_rows=True)  # type: ignore[arg-type]
 
 
-def times(found: TopicWatermark | None, *messages: object, part: str = "value") -> list[float | None]:
-    """The seconds since 1970 that are found in parts of messages, which are JSON unless they are bytes."""
-    assert found is not None and found.times.part == part
-    values = [m if m is None or isinstance(m, bytes) else json.dumps(m).encode() for m in messages]
-    micros, _ = found.times.found(pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], [part]))
+def times(found: TopicWatermark | None, *values: object, keys: Sequence[object] | None = None) -> list[float | None]:
+    """The seconds since 1970 that are found in messages, whose keys and values are JSON unless they are bytes."""
+    assert found is not None and found.times.part == ""
+    count = len(values)
+    given = {"key": pa.array(map(_bytes, keys or [None] * count), pa.binary())}
+    given["value"] = pa.array(map(_bytes, values), pa.binary())
+    given |= {"topic": pa.array(["t"] * count), "partition": pa.array([0] * count), "offset": pa.array(range(count))}
+    micros, _ = found.times.found(pa.RecordBatch.from_pydict(given))
     return [None if m is None else m / 1_000_000 for m in micros.to_pylist()]
+
+
+def _bytes(part: object) -> bytes | None:
+    return part if part is None or isinstance(part, bytes) else json.dumps(part).encode()
 
 
 def second(n: int) -> str:
@@ -66,7 +74,8 @@ def test_the_event_time_of_a_value_is_found_beside_a_key_of_another_format():
     assert times(found, {"id": 1, "at": second(5)}, None, b"no json", {"at": None}) == [5, None]
     assert found is not None and (found.idle_ms, found.by_rows) == (7, "t")
     apart = watermark(_ROW, value__fields_include="EXCEPT_KEY", **keys)
-    assert times(apart, {"at": second(6)}) == [6]
+    given = (b"1", b"no", None, b"2")
+    assert times(apart, {"at": second(6)}, {"at": second(7)}, {"at": second(8)}, b"no json", keys=given) == [6, 8]
 
 
 def test_the_event_time_of_a_key_is_found_there():
@@ -74,9 +83,11 @@ def test_the_event_time_of_a_key_is_found_there():
     found = watermark("k_at TIMESTAMP(3), v INT, at AS k_at", key__fields="k_at", key__fields_prefix="k_", **options)
     assert found is None  # computed otherwise than from a whole number
     found = watermark("at TIMESTAMP(3), v INT", key__fields="at", **options)
-    assert times(found, {"at": second(5)}, None, part="key") == [5]
+    ends: list[dict[str, str]] = [{"at": second(n)} for n in (5, 6, 7, 8)]
+    # No row, and a bad one, have no times.
+    assert times(found, {"v": 1}, None, {"v": "x"}, {}, {}, keys=[*ends, None]) == [5, 8, None]
     counted = watermark("ms BIGINT, v INT, at AS TO_TIMESTAMP_LTZ(ms, 3)", key__fields="ms", **options)
-    assert times(counted, {"ms": 5000}, {"ms": None}, part="key") == [5, None]
+    assert times(counted, {}, {}, keys=[{"ms": 5000}, {"ms": None}]) == [5, None]
 
 
 @pytest.mark.parametrize("expression", ["TO_TIMESTAMP(text)", "CAST(text AS TIMESTAMP(3))", "text::TIMESTAMP"])
@@ -86,7 +97,7 @@ def test_the_event_time_may_be_a_text(expression: str):
     assert times(found, *({"id": 1, "text": text} for text in texts)) == [5, 6, 7.5, None, None]
     key = {"key__format": "raw", "key__fields": "text", "value__fields_include": "EXCEPT_KEY"}
     in_key = watermark(f"id INT, text STRING, at AS {expression}", format="json", **key)
-    assert times(in_key, second(5).encode(), part="key") == [5]
+    assert times(in_key, {}, keys=[second(5).encode()]) == [5]
 
 
 @pytest.mark.parametrize("expression", ["TO_TIMESTAMP(text, 'dd.MM.yyyy')", "CAST(text || '' AS TIMESTAMP)"])
@@ -98,7 +109,6 @@ def test_other_texts_move_the_watermark_by_their_rows(expression: str):
 def test_the_time_of_a_message_itself_needs_no_decoding(form: str):
     found = watermark("id INT, at TIMESTAMP(3) METADATA FROM 'timestamp'", format=form)
     assert found is not None and (found.times.part, found.times.records) == ("timestamp", None)
-    assert watermark("id INT, at TIMESTAMP(3) METADATA FROM 'offset'", format=form) is None
 
 
 def test_rows_of_changes_have_their_times_in_images():
@@ -143,8 +153,8 @@ def test_messages_of_other_tables_do_not_count():
 def test_rows_of_upserts_have_their_times_in_values_or_keys():
     formats = {"kind": "upsert-kafka", "key__format": "json", "value__format": "csv"}
     found = watermark("id INT PRIMARY KEY NOT ENFORCED, at TIMESTAMP(3)", **formats)
-    assert times(found, f"1,{second(5)}".encode(), None) == [5]
+    assert times(found, f"1,{second(5)}".encode(), None) == [5, None]
     apart = watermark("at TIMESTAMP(3) PRIMARY KEY NOT ENFORCED, v INT", value__fields_include="EXCEPT_KEY", **formats)
-    assert times(apart, {"at": second(5)}, part="key") == [5]
+    assert times(apart, b"1", None, keys=[{"at": second(5)}, {"at": second(6)}]) == [5, 6]
     whole = watermark("at TIMESTAMP(3) PRIMARY KEY NOT ENFORCED, v INT", **formats)
     assert times(whole, f"{second(5)},1".encode()) == [5]

@@ -130,6 +130,7 @@ def test_keys_that_cannot_be_read_are_bad_rows(kafka, messages, read) -> None:
         ({"key__fields": "a", **APART}, "SS503"),
         ({"key__fields": "a", "key__csv__field_delimiter": ";"}, "SS503"),
         ({"key__format": "json", "key__fields": "nope"}, "SS504"),
+        ({"key__format": "json", "key__fields": "a;a"}, "SS504"),
         ({"key__format": "json", "key__fields": "a", "key__fields_prefix": "a"}, "SS504"),
         ({"key__format": "json", "key__fields": "a", "key__fields_prefix": "k_", **APART}, "SS504"),
         ({"key__format": "csv", "key__fields": "a", "key__json__ignore_parse_errors": "true"}, "SS504"),

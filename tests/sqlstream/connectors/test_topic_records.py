@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sqlstream.connectors.kafka.connector import Kafka
-from sqlstream.connectors.on_spark.topic_rows import topic_records
+from sqlstream.connectors.on_spark.topic_records import topic_records
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Field, OptionalRecords
 from sqlstream.formats.json import JsonDecoder
@@ -63,7 +64,7 @@ def test_messages_that_cannot_be_read_have_their_place():
         decoded("csv", values, ("a",))
     rows = decoded("csv", values, ("a",), "skip")
     places = [(row["offset"], row["__bad"] and row["__bad"]["place"]) for row in rows]
-    assert places == [(0, None), (1, "t[3]@1"), (3, "t[3]@3")]
+    assert places == [(0, None), (1, "t[3]@1"), (3, None)]
 
 
 # --- keys -------------------------------------------------------------------------------------------------------
@@ -128,6 +129,21 @@ def test_a_bad_key_fails_or_is_left_out_whichever_columns_are_read(columns: tupl
     with pytest.raises(ExecutionError, match=wrong):  # though bad values are tolerated
         keyed(PAIRS[:3], columns, tolerant=True)
     assert [row[0] for row in keyed(PAIRS[:3], columns, drops=True)] == [0, 1]
+
+
+def test_good_rows_have_their_place_where_a_column_may_make_them_bad():
+    rows = keyed([PAIRS[0], PAIRS[3], PAIRS[1]], ("v",), tolerant=True, placed=True)
+    assert [row[2] for row in rows] == [
+        {"record": b'{"v": 10}', "error": None, "place": "t[3]@0"},
+        {"record": b'{"v": "y"}', "error": 'SS402: column "v" of type INT is "y"', "place": "t[3]@1"},
+        {"record": b'{"v": 20}', "error": None, "place": "t[3]@2"},
+    ]
+    columns = (Column("a", parse_type("INT"), nullable=False),)
+    options = {"format": "json", "topic": "t", "properties.bootstrap.servers": "h:1", "on-error": "dead-letter:dead"}
+    table = Table("t", columns, "kafka", tuple(options.items()))
+    for placed, given in ((True, table), (False, replace(table, columns=(replace(columns[0], nullable=True),)))):
+        records = topic_records(cast(SparkSession, Zone()), given, ("a",), Kafka().values(given))
+        assert records is not None and records.placed is placed
 
 
 def test_upserts_take_keys_for_columns_where_there_is_no_value():

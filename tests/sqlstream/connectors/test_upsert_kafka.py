@@ -44,7 +44,7 @@ def test_a_table_needs_a_key_and_changes_by_it(topic) -> None:
     assert codes(topic("id INT; m MAP<INT, INT>")) == ["SS505"]
     assert codes(topic(value__format="avro", key__format="protobuf")) == ["SS503", "SS503"]
     assert codes(topic(value__format="raw")) == ["SS505"]
-    assert codes(topic(key__format="raw")) == ["SS505"]
+    assert codes(topic(key__format="raw")) == []
     assert codes(topic(key__format="csv", key__csv__field_delimiter="|")) == []
     assert codes(topic(key__csv__field_delimiter="|")) == ["SS504"]
     assert codes(replace(topic("id ARRAY<INT>; v INT", key__format="csv"))) == ["SS505"]

@@ -108,7 +108,7 @@ class Decoder(ABC):
 
 @dataclass(frozen=True)
 class OptionalRecords(Decoder):
-    """Decodes messages as ``of`` does, and those that are NULL as rows of NULLs."""
+    """Decodes messages as ``of`` does, and each that is NULL as a row of NULLs."""
 
     of: Decoder
 
@@ -128,12 +128,12 @@ class OptionalRecords(Decoder):
         given = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         decoded = self.of.messages(values.take(pa.array(given)))
         faults = [replace(fault, record=int(given[fault.record])) for fault in decoded.faults]
-        good = np.ones(len(values), bool)
-        good[[fault.record for fault in faults]] = False
-        rows = np.full(len(values), -1)
-        rows[given[decoded.numbers]] = np.arange(decoded.rows.num_rows)
-        chosen = rows[good]
-        return Decoded(decoded.rows.take(pa.array(chosen, mask=chosen < 0)), len(values), faults)
+        nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
+        numbers = np.append(given[decoded.numbers], nulls)
+        order = np.argsort(numbers, kind="stable")
+        is_null = order >= decoded.rows.num_rows
+        rows = decoded.rows.take(pa.array(order, mask=is_null))
+        return Decoded(rows, len(values), faults, numbers[order])
 
 
 def lines_of(data: pa.Buffer) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ Polars or DuckDB have: docs/internals/formats.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, rows_of_nothing, without
 from sqlstream.formats.json_alike import split
+from sqlstream.formats.json_arrays import elements_of
 from sqlstream.formats.json_columns import SCALARS, Rows, Rules
-from sqlstream.formats.json_records import NoRecord, parse, regular
+from sqlstream.formats.json_records import NO_OBJECT, NoRecord, parse, regular
 from sqlstream.formats.json_structure import Structure, structure
 from sqlstream.formats.json_text import Text
 from sqlstream.formats.text_rule import bytes_of, offsets_of
@@ -38,11 +39,14 @@ _MESSAGE_END = 0xFF
 
 _Part = tuple[pa.RecordBatch, np.ndarray]
 """Rows and the numbers of their records."""
+_Record = tuple[bytes, int]
+"""A record and its number."""
 
 
 @dataclass(frozen=True)
 class JsonDecoder(Decoder):
-    """Decodes one JSON object per line or message.
+    """Decodes one JSON object per line or message. ``arrays``: or an array of objects, each of which is a row; where
+    one of them is invalid, the whole array is.
 
     ``fails_on_missing``: json.fail-on-missing-field. ``ignores_errors``: json.ignore-parse-errors; a value that does
     not fit its column is NULL, but a record that is not a JSON object is still a fault. ``standard``:
@@ -56,6 +60,7 @@ class JsonDecoder(Decoder):
     standard: str | None = None
     zone: str = "UTC"
     unit: str | None = None
+    arrays: bool = False
     exactly: bool = field(default=False, repr=False)
     """Every record is read by itself; for tests."""
 
@@ -92,7 +97,7 @@ class JsonDecoder(Decoder):
             data[offsets[1:] - offsets[0] - 1] = _MESSAGE_END
         decoded = self._decoded(data.data, _edges(data, _MESSAGE_END), _MESSAGE_END)
         faults = [Fault(f.record, 0, values[f.record].as_py() or b"", f.reason) for f in decoded.faults]
-        return Decoded(decoded.rows, decoded.records, faults)
+        return replace(decoded, faults=faults)
 
     def _decoded(self, data: memoryview, edges: list[int], end: int) -> Decoded:
         """The records of a text, each of which ends with the byte ``end``, in pieces between the ``edges``."""
@@ -117,19 +122,23 @@ class JsonDecoder(Decoder):
         rest = np.concatenate([*few, np.empty(0, np.intp)])
         if len(rest) > _FEWEST:
             rest = self._by_structure(_some_of(data, starts[rest], ends[rest], end), rest, parts, faults)
-        blank, given = np.zeros(count, bool), []
+        blank, given, arrays = np.zeros(count, bool), list[_Record](), list[_Record]()
         for at in np.concatenate([*odd, rest]).tolist():
             record = bytes(data[starts[at] : ends[at]])
             blank[at] = end == ord("\n") and not record.strip(b" \t\r\n")
             if not blank[at]:
-                given.append((record, at))
+                is_array = self.arrays and record.lstrip(b" \t\r\n").startswith(b"[")
+                (arrays if is_array else given).append((record, at))
         parts.append(self._odd(given, faults))
+        if arrays:
+            parts.append(self._of_arrays(arrays, faults))
         numbers = np.cumsum(~blank) - 1
         listed = []
         for at in sorted(faults):
             record = bytes(data[starts[at] : ends[at]]).removesuffix(b"\r")
             listed.append(Fault(int(numbers[at]), int(starts[at]), record, faults[at]))
-        return Decoded(self._in_order(parts), int((~blank).sum()), listed)
+        of_rows = numbers[np.sort(np.concatenate([of_part for _, of_part in parts]))] if arrays else None
+        return Decoded(self._in_order(parts), int((~blank).sum()), listed, of_rows)
 
     def _by_structure(self, text: Text, numbers: np.ndarray, parts: list[_Part], faults: dict[int, str]) -> np.ndarray:
         """Adds the rows and faults of the records of a text, which have these numbers, and returns the numbers of those
@@ -156,7 +165,7 @@ class JsonDecoder(Decoder):
         columns = without(rows.batch.columns, ~good)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), numbers[good]
 
-    def _odd(self, records: list[tuple[bytes, int]], faults: dict[int, str]) -> _Part:
+    def _odd(self, records: list[_Record], faults: dict[int, str]) -> _Part:
         """The good rows of records that are read one by one, and their numbers; adds the faults."""
         names = [(f.name, f.type) for f in self.fields]
         spelled, origins = [], []
@@ -171,6 +180,21 @@ class JsonDecoder(Decoder):
         ordinary = structure(Text("\n".join(spelled).encode(), ord("\n")), ordinary=True)
         assert not ordinary.odd.any(), "an ordinary spelling is odd"
         return self._part(ordinary, np.array(origins, np.intp)[ordinary.roots], faults)
+
+    def _of_arrays(self, records: list[_Record], faults: dict[int, str]) -> _Part:
+        """The rows of records that are arrays, and the numbers of their records; adds the faults."""
+        found = elements_of([record for record, _ in records])
+        numbers = np.array([number for _, number in records], np.intp)
+        for number in numbers[found.broken].tolist():
+            faults[number] = NO_OBJECT
+        decoded = replace(self, arrays=False).messages(found.texts)
+        firsts = np.searchsorted(found.owners, np.arange(len(records)))
+        for fault in reversed(decoded.faults):  # the first one of an array counts
+            owner = found.owners[fault.record]
+            faults[int(numbers[owner])] = f"element {fault.record - firsts[owner] + 1}: {fault.reason}"
+        of_rows = numbers[found.owners[decoded.numbers]]
+        good = ~np.isin(of_rows, [*faults])
+        return decoded.rows.filter(pa.array(good)), of_rows[good]
 
     def _in_order(self, parts: list[_Part]) -> pa.RecordBatch:
         """The rows of all parts, in the order of their records."""

@@ -29,13 +29,20 @@ _ANY = DataType("VOID")
 
 
 def decoder_of(
-    table: Table, columns: tuple[str, ...], values: Mapping[str, Any], zone: str, *, all_columns: bool = False
+    table: Table,
+    columns: tuple[str, ...],
+    values: Mapping[str, Any],
+    zone: str,
+    *,
+    all_columns: bool = False,
+    arrays: bool = True,
 ) -> Decoder | None:
     """Returns the decoder of the named columns; None where no decoder reads the format, or a column of this type. Of a
     VARIANT it gives the JSON (``messages.as_variants``).
 
     ``values``: the parsed options of the table. ``zone``: the session's time zone. Columns that are not named are
     looked at where bad rows are tolerated, or ``all_columns`` says so, so that a record is bad for all queries or none.
+    ``arrays``: a record of JSON may be an array of several rows.
     """
     strict = all_columns or tolerates_bad_rows(table)
     fields = tuple(Field(c.name, c.type, c.name in columns) for c in records_columns(table))
@@ -45,7 +52,8 @@ def decoder_of(
         case "raw" if len(fields) == 1:
             return RawDecoder(fields[0], values["raw.endianness"] == "little-endian")
         case "json":
-            return _json(fields, values, zone, strict=strict)
+            decoder = _json(fields, values, zone, strict=strict)
+            return None if decoder is None else replace(decoder, arrays=arrays)
         case "csv" if all(f.type.name != "VARIANT" for f in fields):
             read = tuple(f if f.wanted or strict else replace(f, type=_ANY) for f in fields)
             return CsvDecoder(read, Dialect.of(values), zone)

@@ -83,7 +83,7 @@ def _keys(table: Table, columns: tuple[str, ...], zone: str, *, of_deletes: bool
     """How the named columns are read from keys, by the options of their format, or else by ``on-error``."""
     keys, names = table_of_keys(table), tuple(name for name in key_fields(table) if name in columns)
     own = tuple(name_in_key(table, name) for name in names)
-    decoder = decoder_of(keys, own, key_values(table), zone, all_columns=True)
+    decoder = decoder_of(keys, own, key_values(table), zone, all_columns=True, arrays=False)
     assert decoder is not None, "checked with the table"
     tolerant, by_table = tolerates_bad_rows(keys), table.option(ON_ERROR) is not None
     return KeyRecords(

@@ -14,10 +14,7 @@ from sqlstream.connectors.change_formats import of_message
 from sqlstream.connectors.connector import columns_of
 from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import records_columns
-from sqlstream.connectors.kafka.messages import (
-    HEADERS,
-    METADATA,
-)
+from sqlstream.connectors.kafka.messages import HEADERS, METADATA
 from sqlstream.connectors.kafka.offsets import TopicSettings
 from sqlstream.connectors.on_spark.kafka_times import watermark_of_topics
 from sqlstream.connectors.on_spark.messages import as_variants

@@ -114,7 +114,7 @@ def test_json_is_read_as_in_flink_where_spark_could_not(kafka, messages, read, b
         ('{"c": [1,"x"]}', ('column "c[1]" of type INT is "x"', 'column "c" of type ARRAY<INT> is "[1,"x"]"')),
         ('{"d": "20191112"}', 'column "d" of type DATE is "20191112"'),
         ('{"a": {}}', 'column "a" of type INT is "{}"'),
-        ('[{"a": 1}]', "the record is no JSON object"),
+        ('[{"a": 1}, 2]', ("element 2: the record is no JSON object", "the record is no JSON object")),
     ],
 )
 def test_what_flink_cannot_read_is_bad(
@@ -124,6 +124,12 @@ def test_what_flink_cannot_read_is_bad(
     decoded = read(messages(message), table, ("a",))
     said = wrong if isinstance(wrong, str) else wrong[by_java]
     assert tuples(decoded.select(f"{BAD}.error")) == [(f"SS402: {said}",)]
+
+
+def test_an_array_of_objects_is_as_many_rows(kafka, messages) -> None:
+    table = kafka("a INT", {"o": "offset"}, format="json")
+    rows = Kafka().rows_of_messages(messages('[{"a": 1}, {"a": 2}]', "[]", '{"a": 3}'), table, ("a", "o"))
+    assert tuples(rows) == [(1, 0), (2, 0), (3, 2)]
 
 
 def test_ignored_errors_are_nulls_of_values_and_dropped_records(kafka, messages, read) -> None:

@@ -104,13 +104,21 @@ _WRONG_EVERYWHERE = (
 )  # fmt: skip
 
 
-def _pattern(text: str) -> str:
-    """A regular expression of Java or Python: ValueError where it is one of neither."""
+def wrong_pattern(text: str) -> str | None:
+    """Returns why Python takes a text for no regular expression; None where it is one."""
     try:
         re.compile(text)
     except re.error as error:
-        if error.msg in _WRONG_EVERYWHERE and r"\Q" not in text:  # behind which Java takes all literally
-            raise ValueError(text) from None
+        return error.msg
+    except (OverflowError, RecursionError) as error:
+        return str(error)
+    return None
+
+
+def _pattern(text: str) -> str:
+    """A regular expression of Java or Python: ValueError where it is one of neither."""
+    if wrong_pattern(text) in _WRONG_EVERYWHERE and r"\Q" not in text:  # behind which Java takes all literally
+        raise ValueError(text)
     return _nonempty(text)
 
 

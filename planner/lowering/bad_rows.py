@@ -198,16 +198,18 @@ def has_required(table: Table, name: str) -> bool:
     return any(c.name == name and (not c.nullable or any(inner_lacks(c))) for c in table.physical_columns)
 
 
-def is_whole(table: Table, name: str) -> Column:
-    """True for rows that have a value in the column of this name: a row that an upsert deletes may be its key alone."""
+def must_have(table: Table, name: str) -> Column:
+    """Which rows must have a value where the column of this name is required: one that an upsert deletes may be its key
+    alone.
+    """
     if not is_upsert(table) or name in table.primary_key:
         return F.lit(True)
     return F.expr(f"{ROW_KIND} IS DISTINCT FROM '{RowKind.DELETE.value}'")
 
 
 def _of_column(table: Table, table_column: TableColumn, required: bool) -> Iterator[Lack]:
-    whole = is_whole(table, table_column.name)
-    yield from ((whole & lack, text) for lack, text in _of_any(table, table_column, required))
+    must = must_have(table, table_column.name)
+    yield from ((must & lack, text) for lack, text in _of_any(table, table_column, required))
 
 
 def _of_any(table: Table, table_column: TableColumn, required: bool) -> Iterator[Lack]:

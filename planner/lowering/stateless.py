@@ -21,8 +21,8 @@ from sqlstream.planner.lowering.bad_rows import (
     Letter,
     bad_column,
     file_of,
-    is_whole,
     lacks,
+    must_have,
     parted,
     with_calls,
     with_failures,
@@ -187,7 +187,7 @@ def _missing(table: Table) -> list[Column]:
     and is."""
     times = [c for c in required_columns(table) if c.time is TimeDomain.EVENT]
     return [
-        *(F.when(is_whole(table, c.name), F.expr(time_error(time_name(c.name, table.name), c.name))) for c in times),
+        *(F.when(must_have(table, c.name), F.expr(time_error(time_name(c.name, table.name), c.name))) for c in times),
         *(F.when(condition, F.lit(text)) for condition, text in lacks(table)),
     ]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.connectors.schema_formats import JSON_CONFLUENT, check_schemas
 from sqlstream.errors import Diagnostic, Span
-from sqlstream.formats.encodings import AVRO_CODECS
+from sqlstream.formats.encodings import AVRO_CODECS, RAW_WIDTHS
 from sqlstream.options import BOOLEAN, CHARACTER, STRING, WRONG_VALUE, Option, one_of
 from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import Column, Table
@@ -300,7 +300,9 @@ _STRING = DataType("STRING")
 
 
 def _check_csv(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
-    """Yields diagnostics SS504 for characters that mean two things, and for a text of NULL that no field can be."""
+    """Yields diagnostics SS504 for characters that mean two things, or end a line, for a quote character where there
+    are no quotes, and for a text of NULL that no field can be.
+    """
     names = ("csv.field-delimiter", "csv.quote-character", "csv.escape-character")
     defaults = {option.key: option.default for option in CSV_OPTIONS}
     delimiter, quote, escape = (_character(table.option(name) or defaults[name]) for name in names)
@@ -365,7 +367,7 @@ def _check_raw(table: Table) -> Iterable[Diagnostic]:
         yield _not_held(table, columns[0], "raw", "It holds STRING, BYTES, BOOLEAN and numbers other than DECIMAL.")
 
 
-_RAW = frozenset({"STRING", "BINARY", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE"})
+_RAW = frozenset({"STRING", "BINARY", *RAW_WIDTHS})
 
 
 # --- messages -------------------------------------------------------------------------------------------------

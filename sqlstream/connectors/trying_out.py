@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import WRONG_COLUMN, BatchWriter, ChangelogSink, Source, StreamSink
 from sqlstream.connectors.environment import Environment
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_OPTIONS, PLANNED_FORMATS, check_format, quoted
+from sqlstream.connectors.formats import (
+    CSV_OPTIONS,
+    JSON_OPTIONS,
+    PLANNED_FORMATS,
+    REFUSED_OF_FORMATS,
+    check_format,
+    quoted,
+)
 from sqlstream.connectors.stored_tables import TruncatableTable
 from sqlstream.errors import Diagnostic, Span, UnsupportedError
 from sqlstream.options import BOOLEAN, DURATION, NAME, Option, integer, one_of
@@ -121,6 +128,7 @@ class Socket(Source):
     """A source that reads Spark's source ``socket``, lines of text from a TCP server."""
 
     name = "socket"
+    refused = REFUSED_OF_FORMATS
     doc = "Lines of text that a TCP server sends (try nc -lk 9999); without recovery, for trying things out."
     options = (
         Option("hostname", NAME, "The server.", required=True),

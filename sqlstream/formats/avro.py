@@ -13,7 +13,7 @@ from sqlstream.formats.avro_columns import Reader, Record
 from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Faults, Unread
 from sqlstream.formats.avro_readers import Skippers, record_of
 from sqlstream.formats.avro_schema import Member, Schema, parse_schema
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, rows_of_nothing
 
 _AT_ONCE = 1 << 14
 """Records that are decoded together: their columns stay in the processor's cache."""
@@ -127,7 +127,7 @@ def _padded(blocks: Sequence[pa.Buffer]) -> Data:
 
 
 def _empty_rows(count: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+    return rows_of_nothing(count)
 
 
 def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

@@ -31,7 +31,7 @@ from sqlstream.formats.csv_records import (
     quotes,
     record_of,
 )
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, is_utf8, reuse_memory, without
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, is_utf8, reuse_memory, rows_of_nothing, without
 from sqlstream.formats.text_rule import in_one_piece
 from sqlstream.formats.values import text_rule
 from sqlstream.types import DataType
@@ -302,10 +302,8 @@ class CsvDecoder(Decoder):
                 values.append(converted)
         if bad.any():
             values = without(values, bad)
-        if values:
-            rows = pa.RecordBatch.from_arrays(values, schema=self.schema)
-        else:  # which has a number of rows all the same
-            rows = pa.RecordBatch.from_struct_array(pa.array([{}] * int((~bad).sum()), pa.struct([])))
+        count = int((~bad).sum())
+        rows = pa.RecordBatch.from_arrays(values, schema=self.schema) if values else rows_of_nothing(count)
         return Decoded(rows, total, self._faults(reasons, located))
 
     def _faults(self, reasons: dict[int, list[str]], located: Any) -> list[Fault]:

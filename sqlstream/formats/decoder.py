@@ -103,7 +103,9 @@ class Decoder(ABC):
 
     @abstractmethod
     def messages(self, values: pa.BinaryArray) -> Decoded:
-        """Decodes messages, each of which is one record. NULL and empty messages are faults."""
+        """Decodes messages, each of which is one record. NULL is a fault, and so is an empty message, unless the format
+        has a value that is spelled so.
+        """
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""Names of text encodings and of the codecs of Avro, for options, and of columns in headers. Arrow is not loaded:
-statements are checked with this."""
+"""Names of text encodings and of the codecs of Avro, for options, of columns in headers, and the types of raw values.
+Arrow is not loaded: statements are checked with this."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Sequence
 
 AVRO_CODECS = ("null", "deflate", "snappy", "zstandard", "bzip2", "xz")
 """How blocks of Avro may be compressed, by the names of its specification."""
+
+
+RAW_WIDTHS = {"BOOLEAN": 1, "TINYINT": 1, "SMALLINT": 2, "INT": 4, "BIGINT": 8, "FLOAT": 4, "DOUBLE": 8}
+"""The bytes of a value in the format raw, by its type; STRING and BINARY have any number of them."""
 
 
 def encoding_of(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The formats ``text`` and ``raw``: each line or message is one value of type STRING."""
+"""The format ``text``, and ``raw`` of a STRING: each line or message is one text."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pyarrow.types as kinds
 from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Faults
 from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.columnar import fits, is_list
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, rows_of_nothing
 from sqlstream.formats.protobuf_columns import (
     Embedded,
     Entries,
@@ -120,7 +120,7 @@ class ProtobufDecoder(Decoder):
 
     def _joined(self, parts: Sequence[list[pa.Array]], count: int) -> pa.RecordBatch:
         if not len(self.schema):
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+            return rows_of_nothing(count)
         if len(parts) == 1:
             return pa.RecordBatch.from_arrays(parts[0], schema=self.schema)
         arrays = [

@@ -8,19 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, cut, lines_of, rows_of_nothing
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, rows_of_nothing
+from sqlstream.formats.encodings import RAW_WIDTHS
 from sqlstream.formats.text_rule import bytes_of, offsets_of
-
-NUMBERS = {
-    "BOOLEAN": "u1", "TINYINT": "i1", "SMALLINT": "i2", "INT": "i4", "BIGINT": "i8", "FLOAT": "f4", "DOUBLE": "f8",
-}  # fmt: skip
-"""The types of values that have a fixed number of bytes, as numpy spells them. A BOOLEAN is 0 or another number."""
 
 
 @dataclass(frozen=True)
 class RawDecoder(Decoder):
-    """Decodes each message into the value of a BINARY column, or of one of the types in NUMBERS. (A STRING is the work
-    of ``LineDecoder``.) A message of another length than that of the type is a fault.
+    """Decodes each message into the value of a BINARY column, or of one of the types in RAW_WIDTHS, of which a BOOLEAN
+    is 0 or another number. (A STRING is the work of ``LineDecoder``.) A message of another length is a fault.
 
     ``little``: the first byte of a number is the lowest, else the highest.
     """
@@ -32,42 +28,33 @@ class RawDecoder(Decoder):
     def schema(self) -> pa.Schema:
         return pa.schema([(self.field.name, self.field.type.to_arrow())] if self.field.wanted else [])
 
-    def spans(self, data: pa.Buffer) -> tuple[np.ndarray, np.ndarray]:
-        return lines_of(data)
-
     def block(self, data: pa.Buffer) -> Decoded:
-        starts, ends = self.spans(data)
-        return self._decoded(cut(data, starts, ends), starts)
+        raise AssertionError("raw numbers and bytes have no marks between them")
 
     def messages(self, values: pa.BinaryArray) -> Decoded:
-        return self._decoded(values.cast(pa.binary()), np.zeros(len(values), np.int64))
-
-    def _decoded(self, records: pa.BinaryArray, starts: np.ndarray) -> Decoded:
+        records, kind = values.cast(pa.binary()), self.field.type.name
         good = records.is_valid()
-        numpy_type = NUMBERS.get(self.field.type.name)
-        if numpy_type is not None:
-            width = np.dtype(numpy_type).itemsize
-            good = pc.equal(pc.binary_length(records), width).fill_null(False)
-        faults = [
-            Fault(int(n), int(starts[n]), records[n].as_py() or b"", self._reason(records[n]))
-            for n in np.flatnonzero(~good.to_numpy(zero_copy_only=False))
-        ]
+        if kind in RAW_WIDTHS:
+            good = pc.equal(pc.binary_length(records), RAW_WIDTHS[kind]).fill_null(False)
+        bad = np.flatnonzero(~good.to_numpy(zero_copy_only=False)).tolist()
+        faults = [Fault(n, 0, records[n].as_py() or b"", self._reason(records[n])) for n in bad]
         chosen = records.filter(good) if faults else records
         if not self.field.wanted:
             return Decoded(rows_of_nothing(len(chosen)), len(records), faults)
-        column = chosen if numpy_type is None else self._numbers(chosen, numpy_type)
+        column = self._numbers(chosen) if kind in RAW_WIDTHS else chosen
         return Decoded(pa.RecordBatch.from_arrays([column], schema=self.schema), len(records), faults)
 
-    def _numbers(self, records: pa.BinaryArray, numpy_type: str) -> pa.Array:
-        offsets = offsets_of(records)
-        given = np.dtype(numpy_type).newbyteorder("<" if self.little else ">")
+    def _numbers(self, records: pa.BinaryArray) -> pa.Array:
+        offsets, kind = offsets_of(records), self.field.type.name
+        letter = "f" if kind in ("FLOAT", "DOUBLE") else "i"
+        given = np.dtype(f"{letter}{RAW_WIDTHS[kind]}").newbyteorder("<" if self.little else ">")
         numbers = bytes_of(records)[offsets[0] : offsets[-1]].view(given)
-        if self.field.type.name == "BOOLEAN":
+        if kind == "BOOLEAN":
             return pa.array(numbers != 0)
         return pa.array(numbers.astype(given.newbyteorder("=")))
 
     def _reason(self, record: pa.Scalar) -> str:
         if not record.is_valid:
             return "the message is NULL"
-        width = np.dtype(NUMBERS[self.field.type.name]).itemsize
-        return f'column "{self.field.name}" of type {self.field.type} has {width} bytes, and not {len(record.as_py())}'
+        kind, width = self.field.type, RAW_WIDTHS[self.field.type.name]
+        return f'column "{self.field.name}" of type {kind} has {width} bytes, and not {len(record.as_py())}'

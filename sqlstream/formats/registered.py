@@ -19,7 +19,7 @@ from sqlstream.formats.avro import AvroDecoder
 from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Unread, slices
 from sqlstream.formats.avro_encoder import variable
 from sqlstream.formats.avro_schema import SchemaError, missing_or_other, parse_schema
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, rows_of_nothing
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.protobuf import ProtobufDecoder, ProtoType
 from sqlstream.formats.schema_registry import AVRO, JSON, PROTOBUF, RegisteredSchema, Registry
@@ -113,7 +113,7 @@ class RegisteredDecoder(Decoder):
             return pa.RecordBatch.from_pylist([], schema=self.schema)
         order = pa.array(np.argsort(np.concatenate([numbers for numbers, _ in parts]), kind="stable"))
         if not len(self.schema):
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(order), pa.struct([])))
+            return rows_of_nothing(len(order))
         (rows,) = pa.Table.from_batches([rows for _, rows in parts]).take(order).combine_chunks().to_batches() or [
             pa.RecordBatch.from_pylist([], schema=self.schema)
         ]

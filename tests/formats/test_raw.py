@@ -60,9 +60,3 @@ def test_another_length_is_a_fault(wanted: bool) -> None:
 )
 def test_booleans_are_a_byte_and_bytes_are_what_they_are(kind: str, messages: list[bytes], values: list[Any]) -> None:
     assert decoder(kind).messages(pa.array(messages, pa.binary())).rows.to_pydict() == {"v": values}
-
-
-def test_lines_are_values_too() -> None:
-    decoded = decoder("SMALLINT").block(pa.py_buffer(b"\0\1\n\0\0\2\n\0\3"))
-    assert decoded.rows.to_pydict() == {"v": [1, 3]}
-    assert [(f.record, f.start, f.text) for f in decoded.faults] == [(1, 3, b"\0\0\2")]

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.columnar import converted, fits, position_of
-from sqlstream.formats.decoder import Decoded, Fault, Field
+from sqlstream.formats.decoder import Decoded, Fault, Field, rows_of_nothing
 from sqlstream.formats.file_access import LOCAL, FileAccess
 from sqlstream.formats.misfits import misfits, readable
 from sqlstream.udfs.files.columnar import ColumnarFiles, require_whole
@@ -98,7 +98,7 @@ class ColumnarFormat(RecordFormat):
 
     def _rows(self, columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
         if not len(self.schema):  # which have a number all the same
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+            return rows_of_nothing(count)
         return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _converted(self, values: pa.Array, field: Field) -> pa.Array:

@@ -100,11 +100,11 @@ class RowsOfTopics:
     """Fetches messages and decodes them, in one task."""
 
     fetched: FetchedMessages | LiftedMessages
-    decoded: RowsOfMessages
+    reader: RowsOfMessages
 
     def rows(self, places: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of a task's ranges. Raises what fetching and decoding raise."""
-        return self.decoded.rows(self.fetched.rows(places))
+        return self.reader.rows(self.fetched.rows(places))
 
 
 # --- consumers, which live as long as their process ----------------------------------------------------------------

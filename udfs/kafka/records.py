@@ -70,9 +70,10 @@ class KeyRecords:
         """Returns the rows of values with the columns of keys. ExecutionError SS402 for a key that cannot be read,
         unless it is a fault or left out.
         """
-        numbers, looked_at = values.numbers, values.numbers
+        numbers = values.numbers
+        looked_at = np.unique(numbers)  # a message may be several rows
         if self.of_deletes:
-            looked_at = numbers[messages.column(VALUE).is_null().to_numpy(zero_copy_only=False)[numbers]]
+            looked_at = looked_at[messages.column(VALUE).is_null().to_numpy(zero_copy_only=False)[looked_at]]
         keys = self.decoder.messages(messages.column(KEY).take(pa.array(looked_at)).cast(pa.binary()))
         faults = [replace(fault, record=int(looked_at[fault.record])) for fault in keys.faults]
         if faults and not (self.tolerant or self.drops):

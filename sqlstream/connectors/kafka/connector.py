@@ -27,7 +27,6 @@ from sqlstream.connectors.formats import (
     JSON_CONFLUENT_OPTIONS,
     JSON_OPTIONS,
     RAW_OPTIONS,
-    REFUSED_OF_FORMATS,
     check_format,
 )
 from sqlstream.connectors.kafka.client import PREFIX, check_properties, client_properties
@@ -36,6 +35,7 @@ from sqlstream.connectors.kafka.messages import (
     FORMAT_OF_VALUES,
     KEY_OPTIONS,
     METADATA,
+    REFUSED_OF_PARTS,
     check_keys,
     header_options,
     is_bounded,
@@ -72,6 +72,7 @@ from sqlstream.options import (
     OptionKind,
     integer,
     one_of,
+    wrong_pattern,
 )
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.spark.java import memory_limit, share_of_micro_batches
@@ -194,7 +195,12 @@ def messages_of_table(kind: Source, environment: Environment, table: Table, fiel
             watermark=on_spark.kafka_times.watermark_of_topics(environment, table, values, by_rows=True),
             sizes=environment.fetched.counter(environment.spark, table.name),
         )
-    options = source_options(table, values)
+    return messages_by_spark(kind, environment, table)
+
+
+def messages_by_spark(kind: Source, environment: Environment, table: Table) -> DataFrame:
+    """The messages of a table of either connector, which Spark's connector reads, with all of its columns."""
+    options = source_options(table, _reading_values(kind, table))
     messages = on_spark.kafka.messages_of(environment.spark, options, finished=environment.finished)
     return on_spark.kafka.measured(messages, table) if environment.real_time else messages
 
@@ -286,17 +292,16 @@ def check_reading(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnosti
                 yield Diagnostic(WRONG_VALUE, message, spans.get(key), hint=hint)
     else:
         yield from check_properties(given, spans)
-        yield from _wrong_pattern(given.get("topic-pattern"), spans)
+        yield from _wrong_pattern(given.get("topic-pattern", ""), spans.get("topic-pattern"))
 
 
-def _wrong_pattern(pattern: str | None, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
+def _wrong_pattern(pattern: str, span: Span | None) -> Iterable[Diagnostic]:
     """SS504 for a regular expression of Java that Python, which looks for the topics, does not have."""
-    try:
-        re.compile(pattern or "")
-    except re.error as error:
-        message = f'option "topic-pattern" is no regular expression of Python: {error.msg}'
-        hint = f"Spell it otherwise, such as [A-Za-z] for \\p{{Alpha}}, or add '{CLIENT}' = 'spark', which has Java's."
-        yield Diagnostic(WRONG_VALUE, message, spans.get("topic-pattern"), hint=hint)
+    why = wrong_pattern(pattern)
+    if why is not None:
+        message = f'option "topic-pattern" is no regular expression of Python, which looks for topics: {why}'
+        hint = f"Spell it otherwise, such as [A-Za-z] for \\p{{Alpha}}, or add '{CLIENT}' = 'spark' for those of Java."
+        yield Diagnostic(WRONG_VALUE, message, span, hint=hint)
 
 
 def metadata_of_messages(table: Table) -> dict[str, DataType]:
@@ -329,13 +334,13 @@ def _of_numbers(table: Table) -> Diagnostic | None:
     for part in (table_of_values(table), *([table_of_keys(table)] if only_in_keys(table) else [])):
         others = (c for c in part.physical_columns if c.type.name not in ("STRING", "BINARY"))
         if (part.option("format") or "").strip().lower() == "raw" and (column := next(others, None)) is not None:
-            message = f'to read the raw {column.type} "{column.name}" is the work of Python tasks, which real-time mode'
+            message = f'raw column "{column.name}" is a number, which real-time mode does not read'
             hint = "Declare the column STRING or BYTES, or write it as json or csv."
-            return Diagnostic(NOT_REAL_TIME, f"{message} does not call", hint=hint)
+            return Diagnostic(NOT_REAL_TIME, message, hint=hint)
     return None
 
 
-REFUSED = REFUSED_OF_FORMATS | {
+REFUSED = REFUSED_OF_PARTS | {
     "scan.parallelism": "Leave it out: 'parallelism.default' says how many tasks there are.",
     "sink.transaction-naming-strategy": "Leave it out: 'sink.transactional-id-prefix' names transactions.",
 }

@@ -12,7 +12,14 @@ from typing import Any
 
 from sqlstream.connectors.change_formats import change_format
 from sqlstream.connectors.connector import WRONG_COLUMN
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS, RAW_OPTIONS, check_format
+from sqlstream.connectors.formats import (
+    CSV_OPTIONS,
+    JSON_CONFLUENT_OPTIONS,
+    JSON_OPTIONS,
+    RAW_OPTIONS,
+    REFUSED_OF_FORMATS,
+    check_format,
+)
 from sqlstream.connectors.schema_formats import SCHEMA_FORMATS, SCHEMA_OPTIONS
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, WRONG_VALUE, Option, hint_of, one_of, parsed
@@ -28,6 +35,11 @@ _OF_FORMATS = (*CSV_OPTIONS, *JSON_OPTIONS, *RAW_OPTIONS, *SCHEMA_OPTIONS, *JSON
 _KNOWN = (Option("format", FORMAT_OF_A_PART, "", "json"), *_OF_FORMATS)
 
 FORMATS_OF_KEYS = tuple(replace(o, key=f"{KEY}{o.key}", doc=f"Of keys: {o.doc}") for o in _OF_FORMATS)
+REFUSED_OF_PARTS = {
+    f"{prefix}{key}": hint for prefix in ("", KEY, "value.") for key, hint in REFUSED_OF_FORMATS.items()
+}
+"""Options of the formats of values and keys that are not executed, and what to write instead."""
+
 KEY_OPTIONS = (
     Option(FIELDS, NAME, "Columns, separated by semicolons, that make the key.", sink=True),
     Option(FORMAT, FORMAT_OF_A_PART, "How the key is written; without it as the value, and not read.", sink=True),
@@ -130,7 +142,8 @@ def check_keys(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
     for name in unknown:
         message = f'option "{FIELDS}" names the column "{name}", which table "{table.name}" does not have'
         yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint=hint_of(name, columns, "Columns"))
-    for name in {name for name in fields if fields.count(name) > 1}:
+    twice = [name for name in dict.fromkeys(fields) if fields.count(name) > 1]
+    for name in twice:
         message = f'option "{FIELDS}" names the column "{name}" twice'
         yield Diagnostic(WRONG_VALUE, message, spans.get(FIELDS), hint="Name each column once.")
     if FORMAT not in given:
@@ -140,7 +153,7 @@ def check_keys(table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         message = f'option "{FORMAT}" needs the option "{FIELDS}"'
         hint = f"Add '{FIELDS}' = '…', columns of the table."
         yield Diagnostic(MISSING_OPTION, message, spans.get(FORMAT), hint=hint)
-    elif not unknown:
+    elif not unknown and not twice:
         yield from _wrong_keys(table, given, spans)
 
 

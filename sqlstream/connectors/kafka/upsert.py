@@ -20,7 +20,7 @@ from sqlstream.connectors.kafka.connector import (
     REFUSED,
     check_reading,
     fetched_rows,
-    messages_of_table,
+    messages_by_spark,
     metadata_of_messages,
     of_python,
     reads_by_spark,
@@ -95,8 +95,7 @@ class UpsertKafka(Source, UpsertSink):
         if not reads_by_spark(table):
             records = on_spark.topic_records.upsert_records(environment.spark, table, columns)
             return fetched_rows(self, environment, table, columns, records)
-        messages = messages_of_table(self, environment, table, on_spark.kafka.fields_of_messages(table, columns))
-        return self.rows_of_messages(messages, table, columns)
+        return self.rows_of_messages(messages_by_spark(self, environment, table), table, columns)
 
     def rows_of_messages(self, messages: DataFrame, table: Table, columns: tuple[str, ...]) -> DataFrame:
         """Decodes Kafka messages, which have Spark's columns (value, key, topic and so on), into the named columns of

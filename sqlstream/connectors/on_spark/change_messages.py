@@ -24,6 +24,7 @@ from sqlstream.connectors.change_formats import (
     of_message,
 )
 from sqlstream.connectors.formats import quoted, records_columns, writing
+from sqlstream.connectors.on_spark.decoders import session_zone
 from sqlstream.connectors.on_spark.encoders import encoded_by, message_encoder
 from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import json_columns
@@ -70,7 +71,7 @@ def decode_changes(
     """
     form = change_format(table)
     assert form is not None, "a table of changes"
-    zone = str(messages.sparkSession.conf.get("spark.sql.session.timeZone"))
+    zone = session_zone(messages.sparkSession)
     metadata = {c.name: m for c in table.columns if (m := of_message(table, c)) is not None}
     decoder = change_decoder(form, table, columns, values, zone, metadata.values())
     if form.name == DEBEZIUM_AVRO:

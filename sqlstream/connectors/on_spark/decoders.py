@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.connectors.formats import records_columns
 from sqlstream.connectors.schema_formats import avro_text, has_schema, json_values, proto_type, registry_of
@@ -26,6 +28,11 @@ from sqlstream.types import DataType
 
 _ANY = DataType("VOID")
 """The type of columns that are only counted."""
+
+
+def session_zone(spark: SparkSession) -> str:
+    """Returns the time zone of a session, by its name."""
+    return str(spark.conf.get("spark.sql.session.timeZone"))
 
 
 def decoder_of(

@@ -131,7 +131,6 @@ def fields_of_messages(table: Table, columns: tuple[str, ...]) -> tuple[str, ...
     """Returns which columns of messages (``udfs.kafka.fetched.FIELDS``) the named columns of a table need."""
     keys = {c.metadata_key for c in columns_of(table, columns) if of_message(table, c) is None}
     needed = {"value", "topic", "partition", "offset"} | {METADATA[key][0] for key in keys if key is not None}
-    needed |= {"key"} if only_in_keys(table) else set()
     return tuple(name for name in FIELDS if name in needed)
 
 

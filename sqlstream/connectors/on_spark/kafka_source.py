@@ -56,20 +56,36 @@ def messages_of(
     finished: bool,
     watermark: TopicWatermark | None = None,
     sizes: SizeCounter | None = None,
-    decoded: RowsOfMessages | None = None,
 ) -> DataFrame:
     """Returns the messages of a table with the given columns (``udfs.kafka.fetched.FIELDS``), and with LIFT if there is
     a ``watermark``, as a streaming DataFrame, or, if ``finished``, as a batch DataFrame. ``sizes`` counts their bytes.
-    ``decoded``: their rows are returned instead, which the tasks that fetch them decode.
     """
-    messages = FetchedMessages(settings.properties, columns, settings.skips_lost, sizes)
-    fetched = messages if watermark is None else LiftedMessages(messages)
     places = ranges_of_topics(spark, settings, finished=finished, watermark=watermark)
-    lifts = () if watermark is None else (LIFT,)
-    if decoded is not None:
-        rows = replace(decoded, kept=(*decoded.kept, *lifts))
-        return places.mapInArrow(rows_of(RowsOfTopics(fetched, rows)), rows.ddl)
-    return places.mapInArrow(rows_of(fetched), ddl_of_messages((*columns, *lifts)))
+    fetched = FetchedMessages(settings.properties, columns, settings.skips_lost, sizes)
+    if watermark is None:
+        return places.mapInArrow(rows_of(fetched), ddl_of_messages(columns))
+    return places.mapInArrow(rows_of(LiftedMessages(fetched)), ddl_of_messages((*columns, LIFT)))
+
+
+def rows_of_topics(
+    spark: SparkSession,
+    settings: TopicSettings,
+    columns: tuple[str, ...],
+    reader: RowsOfMessages,
+    *,
+    finished: bool,
+    watermark: TopicWatermark | None = None,
+    sizes: SizeCounter | None = None,
+) -> DataFrame:
+    """Returns the rows of messages, which the tasks that fetch them decode with ``reader``; the rest as ``messages_of``
+    has it.
+    """
+    places = ranges_of_topics(spark, settings, finished=finished, watermark=watermark)
+    fetched = FetchedMessages(settings.properties, columns, settings.skips_lost, sizes)
+    if watermark is None:
+        return places.mapInArrow(rows_of(RowsOfTopics(fetched, reader)), reader.ddl)
+    lifted = replace(reader, kept=(*reader.kept, LIFT))
+    return places.mapInArrow(rows_of(RowsOfTopics(LiftedMessages(fetched), lifted)), lifted.ddl)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ The source of a topic reads it there to know how far each partition is, also whe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -21,9 +20,11 @@ from sqlstream.connectors.kafka.messages import (
 )
 from sqlstream.connectors.kafka.watermarks import counted_time, spelled_time
 from sqlstream.connectors.on_spark.change_messages import change_decoder, envelope_column
+from sqlstream.connectors.on_spark.decoders import session_zone
 from sqlstream.connectors.on_spark.kafka_source import TopicWatermark
-from sqlstream.connectors.on_spark.topic_records import session_zone, topic_records, upsert_records
+from sqlstream.connectors.on_spark.topic_records import topic_records, upsert_records
 from sqlstream.connectors.table_options import idle_timeout_ms
+from sqlstream.options import wrong_pattern
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.types import DataType
 from sqlstream.udfs.kafka.records import TopicRecords
@@ -92,7 +93,7 @@ def _of_changes(
     if (
         instant is None
         or (metadata is not None and metadata.type != column.type)
-        or not all(map(_is_known, only.values()))
+        or any(map(wrong_pattern, only.values()))
     ):
         return None
     read = [Metadata(field, "STRING", DataType("STRING")) for field in only]
@@ -107,12 +108,3 @@ def _of_changes(
         member=instant.member,
         only=tuple((envelope_column(field), pattern) for field, pattern in only.items()),
     )
-
-
-def _is_known(pattern: str) -> bool:
-    """Whether Python reads a regular expression of Java."""
-    try:
-        re.compile(pattern)
-    except re.error:
-        return False
-    return True

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from sqlstream.connectors.change_formats import has_kinds
 from sqlstream.connectors.formats import quoted, records_columns
 from sqlstream.connectors.on_spark.change_messages import decode_changes
-from sqlstream.connectors.on_spark.decoders import decoder_of
+from sqlstream.connectors.on_spark.decoders import decoder_of, session_zone
 from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import decode
 from sqlstream.connectors.pace import Pace
@@ -90,7 +90,7 @@ def rows_of_messages(
     place = F.concat(F.lit("message "), F.col(NUMBER))
     if values["format"] == "json":  # as Flink, which takes an empty message for none
         messages = messages.where(F.trim(F.col("value").cast("string")) != "")
-    zone = str(messages.sparkSession.conf.get("spark.sql.session.timeZone"))
+    zone = session_zone(messages.sparkSession)
     decoder = None if has_kinds(table) else decoder_of(table, payload, values, zone, all_columns=True)
     if decoder is not None:
         rows = decoded(messages, F.col("value"), MessageRows(decoder, tolerates_bad_rows(table)), keep, place)

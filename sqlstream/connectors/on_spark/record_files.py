@@ -10,7 +10,7 @@ from sqlstream.connectors.connector import columns_of
 from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.files.tables import columns_in_files, local_path
 from sqlstream.connectors.formats import records_columns
-from sqlstream.connectors.on_spark.decoders import decoder_of
+from sqlstream.connectors.on_spark.decoders import decoder_of, session_zone
 from sqlstream.connectors.stores.options import is_in_store
 from sqlstream.connectors.stores.stores import store_of
 from sqlstream.formats.csv import CsvDecoder
@@ -67,7 +67,7 @@ def record_format(
         if values["format"] == "orc" and has_instants:  # of which Arrow lacks those beyond 1677 and 2262
             return None
         return columnar_format(table, columns, access, checked=environment.located)
-    decoder = decoder_of(table, columns, values, str(environment.spark.conf.get("spark.sql.session.timeZone")))
+    decoder = decoder_of(table, columns, values, session_zone(environment.spark))
     if decoder is None:
         return None
     return _of_decoder(table, columns, values, decoder, access, checked=environment.located)

@@ -30,8 +30,9 @@ from sqlstream.connectors.formats import (
     writing,
     written_pattern,
 )
-from sqlstream.connectors.on_spark.decoders import decoder_of
+from sqlstream.connectors.on_spark.decoders import decoder_of, session_zone
 from sqlstream.connectors.on_spark.messages import as_variants, decoded
+from sqlstream.formats.encodings import RAW_WIDTHS
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
 from sqlstream.planner.lowering.bad_rows import without_rows
@@ -230,7 +231,7 @@ def _instants(rows: DataFrame, pattern: str) -> Spellings:
 
 
 def _zone_with_changes(rows: DataFrame) -> str | None:
-    zone = str(rows.sparkSession.conf.get("spark.sql.session.timeZone"))
+    zone = session_zone(rows.sparkSession)
     return None if zone in _WITHOUT_CHANGES else zone
 
 
@@ -298,8 +299,7 @@ def decode(
     BAD. ``of_lines``: the messages are lines, which tasks decode as those of files.
     """
     if of_lines:
-        zone = str(messages.sparkSession.conf.get("spark.sql.session.timeZone"))
-        decoder = decoder_of(table, columns, values, zone, all_columns=True)
+        decoder = decoder_of(table, columns, values, session_zone(messages.sparkSession), all_columns=True)
         if decoder is not None:
             reader = MessageRows(decoder, tolerates_bad_rows(table), lines=True)
             rows = decoded(messages, F.col(value), reader, keep, position)
@@ -463,15 +463,10 @@ def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
     return encode_object(rows, values)
 
 
-_BYTES: Mapping[type[T.DataType], int] = {
-    T.BooleanType: 1, T.ByteType: 1, T.ShortType: 2, T.IntegerType: 4, T.LongType: 8, T.FloatType: 4, T.DoubleType: 8,
-}  # fmt: skip
-
-
 def _bytes(rows: DataFrame, *, little: bool) -> SparkColumn:
     """The bytes of the only column, as Java has them. ``little``: those of a number begin with the lowest."""
     (field,) = rows.schema.fields
-    column, width = F.col(quoted(field.name)), _BYTES.get(type(field.dataType))
+    column, width = F.col(quoted(field.name)), RAW_WIDTHS.get(field.dataType.simpleString().upper())
     if width is None:  # a text or bytes
         return column
     bits = column.cast("BIGINT")
@@ -503,6 +498,15 @@ def _plain(value: SparkColumn) -> SparkColumn:
     return value.cast("VARIANT")  # Spark writes the DECIMALs of a VARIANT with all their digits
 
 
+def _all_digits(value: SparkColumn, scale: int) -> SparkColumn:
+    """A DECIMAL as a text without an exponent, whatever CAST makes of it, with all digits of its scale."""
+    text = _plain(value).cast("STRING")
+    if not scale:
+        return text
+    fraction = F.when(F.contains(text, F.lit(".")), F.substring_index(text, ".", -1)).otherwise(F.lit(""))
+    return F.concat(F.substring_index(text, ".", 1), F.lit("."), F.rpad(fraction, scale, "0"))
+
+
 def csv_columns(rows: DataFrame, values: Mapping[str, Any], *, escaped: bool = False) -> list[SparkColumn]:
     """Returns the columns of ``rows`` converted to what Spark's writer of CSV must get for the table's options.
 
@@ -510,18 +514,23 @@ def csv_columns(rows: DataFrame, values: Mapping[str, Any], *, escaped: bool = F
     doubles them within quotes only, and its reader knows them there only.
     """
     spellings = {**_instants(rows, written_pattern(values))}
-    if not values["csv.write-bigdecimal-in-scientific-notation"]:
-        spellings[T.DecimalType] = lambda v: _plain(v).cast("STRING")
+    exponents = values["csv.write-bigdecimal-in-scientific-notation"]
+
+    def written(name: str, kind: T.DataType) -> SparkColumn:
+        if isinstance(kind, T.DecimalType) and not exponents:
+            return _all_digits(F.col(quoted(name)), kind.scale).alias(name)
+        return spelled(name, kind, spellings)
+
     escape = escaping(values) if escaped else None
     if escape is None:
-        return [spelled(f.name, f.dataType, spellings) for f in rows.schema.fields]
+        return [written(f.name, f.dataType) for f in rows.schema.fields]
 
     def doubled(value: SparkColumn, kind: T.DataType) -> SparkColumn:
         if not isinstance(kind, T.StringType) and escape not in _IN_NUMBERS_AND_TIMES:
             return value
         return F.replace(value.cast("STRING"), F.lit(escape), F.lit(escape * 2))
 
-    texts = (doubled(spelled(f.name, f.dataType, spellings), f.dataType) for f in rows.schema.fields)
+    texts = (doubled(written(f.name, f.dataType), f.dataType) for f in rows.schema.fields)
     return [text.alias(name.replace(escape, escape * 2)) for text, name in zip(texts, rows.columns, strict=True)]
 
 

@@ -20,7 +20,7 @@ from sqlstream.connectors.kafka.messages import (
     values_of_upserts,
     with_key_fields,
 )
-from sqlstream.connectors.on_spark.decoders import decoder_of
+from sqlstream.connectors.on_spark.decoders import decoder_of, session_zone
 from sqlstream.formats.decoder import OptionalRecords
 from sqlstream.planner.bad_rows import ON_ERROR, BadAction, action_of, checked_columns, tolerates_bad_rows
 from sqlstream.planner.catalog import Table
@@ -66,13 +66,9 @@ def upsert_records(spark: SparkSession, table: Table, columns: tuple[str, ...]) 
 
 
 def _is_placed(table: Table) -> bool:
-    """Whether dead letters may be rows that could be read, and lack a value."""
-    return action_of(table)[0] is BadAction.DEAD_LETTER and bool(checked_columns(table))
-
-
-def session_zone(spark: SparkSession) -> str:
-    """Returns the time zone of a session, by its name."""
-    return str(spark.conf.get("spark.sql.session.timeZone"))
+    """Whether dead letters may be rows that could be read, and lack a value or a time."""
+    checked = bool(checked_columns(table)) or table.watermark is not None
+    return checked and action_of(table)[0] is BadAction.DEAD_LETTER
 
 
 def _physical(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:

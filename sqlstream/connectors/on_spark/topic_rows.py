@@ -72,26 +72,26 @@ def fetched_rows(
     """Returns the named columns of a table whose messages tasks fetch and decode at once, and the hidden ones of
     ``Source.read``. ``values``: the parsed options of the table.
     """
-    decoded = RowsOfMessages(records, _kept(table, columns))
-    rows = on_spark.kafka_source.messages_of(
+    reader = RowsOfMessages(records, _kept(table, columns))
+    rows = on_spark.kafka_source.rows_of_topics(
         environment.spark,
         settings,
-        tuple(name for name in FIELDS if name in {*records.fields, *decoded.kept}),
+        tuple(name for name in FIELDS if name in {*records.fields, *reader.kept}),
+        reader,
         finished=environment.finished,
         watermark=watermark_of_topics(environment, table, values, by_rows=True),
         sizes=environment.fetched.counter(environment.spark, table.name),
-        decoded=decoded,
     )
-    return _chosen(rows, table, columns, decoded)
+    return _chosen(rows, table, columns, reader)
 
 
 def rows_of_messages(messages: DataFrame, table: Table, columns: tuple[str, ...], records: TopicRecords) -> DataFrame:
     """Returns the named columns of a table, and the hidden ones of ``Source.read``. ``messages``: those of the table,
     with the columns of Spark's connector.
     """
-    decoded = RowsOfMessages(records, _kept(table, columns))
-    given = messages.select(*sorted({*records.fields, *decoded.kept}))
-    return _chosen(given.mapInArrow(rows_of(decoded), decoded.ddl), table, columns, decoded)
+    reader = RowsOfMessages(records, _kept(table, columns))
+    given = messages.select(*sorted({*records.fields, *reader.kept}))
+    return _chosen(given.mapInArrow(rows_of(reader), reader.ddl), table, columns, reader)
 
 
 def _kept(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -103,16 +103,16 @@ def _kept(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
     return kept if columns else ("offset",)
 
 
-def _chosen(rows: DataFrame, table: Table, columns: tuple[str, ...], decoded: RowsOfMessages) -> DataFrame:
+def _chosen(rows: DataFrame, table: Table, columns: tuple[str, ...], reader: RowsOfMessages) -> DataFrame:
     """The named columns of rows that tasks have decoded."""
     metadata = on_spark.kafka.metadata_columns(table, columns)
     kinds = {c.name: c.type for c in records_columns(table)}
-    names = dict(zip(decoded.records.schema.names, decoded.names, strict=True))
+    names = dict(zip(reader.records.schema.names, reader.names, strict=True))
 
     def column(name: str) -> SparkColumn:
         return (metadata[name] if name in metadata else as_variants(names[name], kinds[name])).alias(name)
 
     hidden = [F.col(name) for name in present(rows, (BAD, LIFT))]
-    if decoded.records.upserts:  # a message that cannot be read changes no row, but stands in one
+    if reader.records.upserts:  # a message that cannot be read changes no row, but stands in one
         hidden.append(F.coalesce(F.col(ROW_KIND), F.lit(RowKind.INSERT.value)).alias(ROW_KIND))
     return rows.select(*map(column, columns), *hidden)

@@ -20,7 +20,14 @@ from sqlstream.connectors.change_formats import (
 from sqlstream.connectors.changes.source import NO_CHECKPOINT, number_of_scan
 from sqlstream.connectors.connector import Source, columns_of
 from sqlstream.connectors.environment import Environment
-from sqlstream.connectors.formats import CSV_OPTIONS, JSON_CONFLUENT_OPTIONS, JSON_OPTIONS, RAW_OPTIONS, check_format
+from sqlstream.connectors.formats import (
+    CSV_OPTIONS,
+    JSON_CONFLUENT_OPTIONS,
+    JSON_OPTIONS,
+    RAW_OPTIONS,
+    REFUSED_OF_FORMATS,
+    check_format,
+)
 from sqlstream.connectors.http import AUTH_OPTIONS
 from sqlstream.connectors.receiving.receiver import Receiver
 from sqlstream.connectors.schema_formats import SCHEMA_FORMATS, SCHEMA_OPTIONS, SCHEMA_VARIABLES
@@ -85,6 +92,7 @@ class MessageSource(Source):
     METADATA columns by key; each also has ``received-at``. ``remembered``: see ``Spool``.
     """
 
+    refused: ClassVar[Mapping[str, str]] = REFUSED_OF_FORMATS
     own_options: ClassVar[tuple[Option, ...]] = ()
     own_metadata: ClassVar[Mapping[str, Metadata]] = {}
 

@@ -166,10 +166,12 @@ def test_decimals_are_written_as_the_table_says(spark, kafka) -> None:
 
 
 def test_decimals_of_csv_have_exponents_or_all_their_digits(spark, kafka) -> None:
-    rows = spark.createDataFrame([(Decimal("0.000000027"),), (None,)], "d DECIMAL(11, 9)")
-    for plain, written in (("true", "2.7E-8"), ("false", "0.000000027")):
-        table = kafka("d DECIMAL(11, 9)", format="csv", csv__write_bigdecimal_in_scientific_notation=plain)
-        assert tuples(Kafka().messages_of_rows(rows, table)) == [(written,), ("",)]
+    given = [(Decimal("0.000000027"), Decimal("1E+20")), (Decimal("-1.5"), Decimal(100)), (Decimal(0), None)]
+    rows = spark.createDataFrame(given, "d DECIMAL(11, 9), e DECIMAL(38)")
+    for plain, first, third in (("true", "2.7E-8", "0E-9"), ("false", "0.000000027", "0.000000000")):
+        options = {"format": "csv", "csv__write_bigdecimal_in_scientific_notation": plain}
+        written = tuples(Kafka().messages_of_rows(rows, kafka("d DECIMAL(11, 9); e DECIMAL(38)", **options)))
+        assert written == [(f"{first},100000000000000000000",), ("-1.500000000,100",), (f"{third},",)]
 
 
 def test_bad_bytes_stay_as_they_are_and_a_message_without_a_value_is_no_row(kafka, read, by_java: bool, spark) -> None:

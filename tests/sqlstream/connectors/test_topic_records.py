@@ -14,7 +14,7 @@ from sqlstream.connectors.on_spark.topic_records import topic_records
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Field, OptionalRecords
 from sqlstream.formats.json import JsonDecoder
-from sqlstream.planner.catalog import Column, Table
+from sqlstream.planner.catalog import Column, Table, Watermark
 from sqlstream.types import parse_type
 from sqlstream.udfs.kafka.records import KeyRecords, RowsOfMessages, TopicRecords
 from sqlstream.udfs.messages import VALUE
@@ -83,7 +83,7 @@ def keyed(pairs: list[Any], columns: tuple[str, ...], *, of_deletes: bool = Fals
     of_keys = {name: given.pop(name) for name in ("tolerant_keys", "drops") if name in given}
     tolerant = of_keys.pop("tolerant_keys", False)
     keys = KeyRecords(OptionalRecords(JsonDecoder((id_,))), names, tolerant, of_deletes=of_deletes, **of_keys)
-    values: Any = JsonDecoder((id_, v) if of_deletes else (v,))
+    values: Any = JsonDecoder((id_, v) if of_deletes else (v,), arrays=given.pop("arrays", False))
     records = TopicRecords(OptionalRecords(values) if given.get("upserts") else values, keys=keys, **given)
     arrays = [pa.array(part, pa.binary()) for part in zip(*pairs, strict=True)]
     place = [pa.array(["t"] * len(pairs)), pa.array([3] * len(pairs)), pa.array(range(len(pairs)))]
@@ -138,12 +138,23 @@ def test_good_rows_have_their_place_where_a_column_may_make_them_bad():
         {"record": b'{"v": "y"}', "error": 'SS402: column "v" of type INT is "y"', "place": "t[3]@1"},
         {"record": b'{"v": 20}', "error": None, "place": "t[3]@2"},
     ]
-    columns = (Column("a", parse_type("INT"), nullable=False),)
+    a = Column("a", parse_type("INT"))
     options = {"format": "json", "topic": "t", "properties.bootstrap.servers": "h:1", "on-error": "dead-letter:dead"}
-    table = Table("t", columns, "kafka", tuple(options.items()))
-    for placed, given in ((True, table), (False, replace(table, columns=(replace(columns[0], nullable=True),)))):
+    table = Table("t", (a,), "kafka", tuple(options.items()))
+    time = Column("at", parse_type("TIMESTAMP"), metadata_key="timestamp")
+    timed = replace(table, columns=(a, time), watermark=Watermark("at", 0))
+    required = replace(table, columns=(replace(a, nullable=False),))
+    for placed, given in ((True, required), (True, timed), (False, table)):
         records = topic_records(cast(SparkSession, Zone()), given, ("a",), Kafka().values(given))
         assert records is not None and records.placed is placed
+
+
+def test_the_key_of_an_array_is_looked_at_once():
+    pairs = [(b"no", b'[{"v": 1}, {"v": 2}]'), (b'{"id": 5}', b'[{"v": 3}, {"v": 4}]'), (b'{"id": 6}', b"[]")]
+    rows = keyed(pairs, ("v", "id"), tolerant=True, tolerant_keys=True, arrays=True)
+    assert [(row[0], row[1], row[2], row[3] and row[3]["record"]) for row in rows] == [
+        (0, None, None, b"no"), (1, 3, 5, None), (1, 4, 5, None),
+    ]  # fmt: skip
 
 
 def test_upserts_take_keys_for_columns_where_there_is_no_value():

@@ -264,13 +264,17 @@ def test_changes_come_back_from_messages_of_every_format(spark, topic, formats: 
 
 
 @pytest.mark.spark
-def test_one_column_of_csv_has_no_text_of_null(spark, topic) -> None:
+def test_one_column_of_csv_that_is_null_is_an_empty_value_and_no_deletion(spark, topic) -> None:
     apart = {"value__fields_include": "EXCEPT_KEY", "key__format": "csv", "value__format": "csv"}
     table = topic("id INT; v DATE", **apart)
-    texts = [(b"1", b"2024-01-31"), (b"1", None)]
-    rows = [(k, v, "t", 0, i, datetime(2024, 1, 1), 0) for i, (k, v) in enumerate(texts)]
-    read = UpsertKafka().rows_of_messages(spark.createDataFrame(rows, SCHEMA), table, ("id", "v")).collect()
-    assert [tuple(row) for row in read] == [(1, date(2024, 1, 31), "+U"), (1, None, "-D")]
+    changes = [(1, date(2024, 1, 31), "+U"), (1, None, "+U"), (1, None, "-D")]
+    rows = spark.createDataFrame(changes, f"id INT, v DATE, {ROW_KIND} STRING").coalesce(1)
+    sent = [(m.key, m.value) for m in messages_of_upserts(rows, table, by_key=False).collect()]
+    assert sent == [("1", "2024-01-31"), ("1", ""), ("1", None)]
+    given = [(k.encode(), v if v is None else v.encode(), "t", 0, i, datetime(2024, 1, 1), 0)
+             for i, (k, v) in enumerate(sent)]  # fmt: skip
+    read = UpsertKafka().rows_of_messages(spark.createDataFrame(given, SCHEMA), table, ("id", "v")).collect()
+    assert [tuple(row) for row in read] == changes
 
 
 @pytest.mark.spark

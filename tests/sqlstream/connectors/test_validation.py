@@ -105,6 +105,9 @@ def test_options_of_the_dialect_that_come_later_are_not_executed(make_table) -> 
     assert codes(files(make_table, source__path__regex_pattern=".*")) == ["SS350"]
     assert codes(kafka(make_table, scan__parallelism="2")) == ["SS350"]
     assert codes(kafka(make_table, format="csv", csv__array_element_delimiter=";")) == ["SS350"]
+    assert codes(kafka(make_table, key__csv__array_element_delimiter=";")) == ["SS350"]
+    options = {"hostname": "h", "port": 1, "format": "json", "json__decode__json_parser__enabled": "false"}
+    assert codes(make_table("socket", "a INT", **options)) == ["SS350"]
 
 
 def test_options_without_effect_are_taken(make_table) -> None:
@@ -360,6 +363,7 @@ def test_kafka_options_become_those_of_spark(make_table) -> None:
         ({"topic_pattern": "t.*"}, "SS504"),
         ({"topic": None, "topic_pattern": "t("}, "SS504"),
         ({"topic": None, "topic_pattern": r"\p{Alpha}+"}, "SS504"),
+        ({"topic": None, "topic_pattern": "a{99999999999}"}, "SS504"),
         ({"scan__startup__mode": "timestamp"}, "SS504"),
         ({"scan__startup__timestamp_millis": "5"}, "SS504"),
         ({"scan__startup__mode": "group-offsets"}, "SS503"),

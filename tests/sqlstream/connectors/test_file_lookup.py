@@ -64,7 +64,7 @@ def test_options_of_the_format_reach_the_source(make_table):
     json["json__timestamp_format__standard"] = "SQL"
     fields = (field, Field("v", parse_type("INT")))
     assert source_of(files(make_table, **json)).format == TextFormat(
-        JsonDecoder(fields, ignores_errors=True, standard="SQL", zone=zone), tolerant=True
+        JsonDecoder(fields, ignores_errors=True, standard="SQL", zone=zone, arrays=True), tolerant=True
     )
 
 

@@ -21,6 +21,7 @@ GOOD = [
     '{"a": 5, "b": "é☃}"}'.encode(),
     b'{"a": 6, "b": "]"}',
     b'{"a": 7, "b": "a tab\tas it is"}',
+    b'[{"a": 8}, {"a": 9}]',
     b"",
     b"  \t ",
 ]
@@ -34,7 +35,8 @@ BAD_ONES = {
     b'{"a": 1}]': "something follows the JSON object",
     b'{"a": 1, "o": {"x": 1}} # {}': "something follows the JSON object",
     b'{"b": "\xff"}': "it is no UTF-8",
-    b'[{"a": 1},{"a": 2}]': "the record is no JSON object",
+    b'[{"a": 1},{"a": 2}] 3': "the record is no JSON object",
+    b'[{"a": 1},{"a": "y"}]': 'element 2: column "a" of type INT is "y"',
     b'{"a": "x"}': 'column "a" of type INT is "x"',
     b'{"a": 1': "the record is no JSON object",
 }
@@ -60,7 +62,7 @@ def test_what_follows_a_json_object_makes_a_bad_record_and_nothing_else_does(
         .start()
     )
     query.awaitTermination()
-    assert sorted(a for a, _, error in collected if error is None) == [1, 2, 3, 4, 5, 6, 7]
+    assert sorted(a for a, _, error in collected if error is None) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert {bytes(record): error for _, record, error in collected if error is not None} == {
         record: f"SS402: {wrong}" for record, wrong in BAD_ONES.items()
     }
@@ -72,6 +74,6 @@ def test_the_job_fails_at_such_a_record_with_the_file_and_the_record(make_table,
     table = make_table("filesystem", "a INT; b STRING", {"f": "file.name"}, **dict(table.options))
     name = re.escape(str(tmp_path / "in" / "a +%b.json"))
     said = 'cannot be read: something follows the JSON object: {"a": 1}{"a": 2}'
-    text = rf'SS402: a row in line 10 of file "{name}" {re.escape(said)}'
+    text = rf'SS402: a row in line 11 of file "{name}" {re.escape(said)}'
     with pytest.raises(Exception, match=text):
         read_all(table, *columns)

@@ -38,7 +38,7 @@ _PLAIN = re.compile(
     | encoding | statement-timeout | create-table | indexes | type | owner | client\.timeout
     | default-database | rows-per-second | ramp-up-time | print-identifier | standard-error
     | key\.( format | fields-prefix ) | value\.( format | fields-include )
-    | ( key | value )\.( avro | csv | json | protobuf ) \. .+
+    | ( key | value )\.( avro | csv | json | protobuf | raw ) \. .+
     | (key\.|value\.)? ( avro | json | protobuf | debezium-avro )-confluent
       \.( subject | schema | timeout | ssl\.(keystore|truststore)\.location | properties\.auto\.register\.schemas
       | timestamp_mapping\.legacy | message-class-name | read-default-values | ignore-parse-errors

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from sqlstream.formats.decoder import cut
 
@@ -48,7 +49,7 @@ def elements_of(records: Sequence[bytes]) -> Elements:
     end = np.sort(np.concatenate([ends[~broken] - 1, bounds]))
     owners = record_of[begin - 1]
     texts = cut(pa.py_buffer(data), begin, end)
-    blank = np.array([not text.strip(b" \t\r\n") for text in texts.to_pylist()], bool)
+    blank = pc.match_substring_regex(texts, r"^[ \t\r\n]*$").to_numpy(zero_copy_only=False)
     alone = np.bincount(owners, minlength=len(trimmed))[owners] == 1
     kept = ~(blank & alone)  # nothing between the brackets
     return Elements(texts.filter(pa.array(kept)), owners[kept], broken)

@@ -182,6 +182,7 @@ def _is_odd(column: Column) -> bool:
 
 
 _OF_ROWS = ("csv", "json", "parquet", "orc", "arrow", "avro", "text")
+_COMMITS = "Files are there for readers when their micro-batch is committed; a partition of a stream is never complete."
 _SIZES = "A micro-batch writes files whole: 'execution.checkpointing.interval' and 'sink.parallelism' say how large."
 _REFUSED = {
     "partition.default-name": "Leave it out: NULL is the directory __HIVE_DEFAULT_PARTITION__, as in Hive and Spark.",
@@ -194,9 +195,14 @@ _REFUSED = {
     "auto-compaction": _SIZES,
     "compaction.file-size": _SIZES,
     "compaction.parallelism": _SIZES,
+    "sink.partition-commit.trigger": _COMMITS,
+    "sink.partition-commit.delay": _COMMITS,
+    "sink.partition-commit.watermark-time-zone": _COMMITS,
+    "sink.partition-commit.policy.kind": _COMMITS,
+    "sink.partition-commit.policy.class": _COMMITS,
+    "sink.partition-commit.success-file.name": _COMMITS,
 }
 """Options of Flink that are not executed, and what to write instead."""
-_COMMITS = "Files are there for readers when their micro-batch is committed; a partition of a stream is never complete."
 
 
 class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, TruncatableTable, ViewTable):
@@ -274,21 +280,7 @@ class FileSystem(SplitSource, StreamSink, RecoverableSink, LookupTable, Truncata
         *STORE_OPTIONS,
     )
     variables = STORE_VARIABLES
-    refused = (
-        REFUSED_OF_FORMATS
-        | _REFUSED
-        | dict.fromkeys(
-            (
-                "sink.partition-commit.trigger",
-                "sink.partition-commit.delay",
-                "sink.partition-commit.watermark-time-zone",
-                "sink.partition-commit.policy.kind",
-                "sink.partition-commit.policy.class",
-                "sink.partition-commit.success-file.name",
-            ),
-            _COMMITS,
-        )
-    )
+    refused = REFUSED_OF_FORMATS | _REFUSED
 
     def check(self, table: Table, spans: Mapping[str, Span]) -> Iterable[Diagnostic]:
         yield from check_format(table, spans)

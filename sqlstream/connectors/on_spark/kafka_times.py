@@ -13,11 +13,7 @@ from pyspark.sql import SparkSession
 
 from sqlstream.connectors.change_formats import ChangeFormat, Instant, Metadata, change_format, of_message
 from sqlstream.connectors.environment import Environment
-from sqlstream.connectors.kafka.messages import (
-    HEADERS,
-    METADATA,
-    table_of_values,
-)
+from sqlstream.connectors.kafka.messages import HEADERS, METADATA, table_of_values
 from sqlstream.connectors.kafka.watermarks import counted_time, spelled_time
 from sqlstream.connectors.on_spark.change_messages import change_decoder, envelope_column
 from sqlstream.connectors.on_spark.decoders import session_zone

@@ -172,8 +172,8 @@ def test_tasks_hand_messages_to_the_exchange_as_columns(session: Session, topics
         for n in range(10):
             key, value = json.dumps({"k": n % 3}), json.dumps({"at": f"2026-01-01 00:00:0{n}"})
             topics.send(topic, value.encode(), partition=partition, key=key)
-        topics.send(topic, b"no json", partition=partition, key=b'{"k": 0}')
         topics.send(topic, b"{}", partition=partition, key=b"no json")
+        topics.send(topic, b"no json", partition=partition, key=b'{"k": 0}')
     columns = "k INT, at TIMESTAMP(3), o BIGINT METADATA FROM 'offset', WATERMARK FOR at AS at"
     options = {"key__format": "json", "key__fields": "k", "value__fields_include": "EXCEPT_KEY"}
     options["scan__bounded__mode"] = "latest-offset"
@@ -189,7 +189,7 @@ def test_tasks_hand_messages_to_the_exchange_as_columns(session: Session, topics
     session.sql("DROP TABLE t")
     declare(session, topics, columns, topic, **options)
     assert "the exchange above reads and filters their columns" in str(session.sql(f"EXPLAIN PHYSICAL {query}"))
-    with pytest.raises(SqlStreamError, match=rf"SS402: a row at {topic}\[[01]\]@1[01] cannot be read: .*no json"):
+    with pytest.raises(SqlStreamError, match=rf"SS402: a row at {topic}\[[01]\]@10 cannot be read: .*no json"):
         rows(session, query)
 
 

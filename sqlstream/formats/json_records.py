@@ -21,8 +21,8 @@ _DEEPEST = 1000
 """Levels that Spark's reader of JSON takes, which makes the VARIANT."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_TOKEN = re.compile(
-    r"""(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
+_TOKEN = re.compile(  # of texts, which may be long, not each character is a step
+    r"""(?P<text>"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+')
     |(?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)(?![0-9A-Za-z_.+-])
     |(?P<word>true|false|null)(?![0-9A-Za-z_$])
     |(?P<odd>NaN|Infinity|[-+]Infinity|[-+]INF)(?![0-9A-Za-z_$])

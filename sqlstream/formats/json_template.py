@@ -13,7 +13,8 @@ _LONGEST = 16
 """Bytes between two elements, at most: more are no habit of a program."""
 _KEY = re.compile(rb"""[ \t\r\n]*"(?P<key>[^"\\]*)"[ \t\r\n]*:[ \t\r\n]*""")
 _VALUE = re.compile(
-    rb""""(?P<text>(?:[^"\\]|\\.)*)"|(?P<scalar>[^ \t\r\n"{}\[\],:\\]+)|(?P<object>\{)|(?P<array>\[)""", re.DOTALL
+    rb""""(?P<text>[^"\\]*+(?:\\.[^"\\]*+)*+)"|(?P<scalar>[^ \t\r\n"{}\[\],:\\]+)|(?P<object>\{)|(?P<array>\[)""",
+    re.DOTALL,
 )
 _NEXT = re.compile(rb"[ \t\r\n]*(?P<mark>[,}])")
 _SEPARATOR = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from pyspark.sql import SparkSession
 
 import sqlstream
 from sqlstream import connectors
@@ -31,6 +32,8 @@ from sqlstream.session import Session
 from sqlstream.shell.line_editor import HistoryWithoutSecrets
 from sqlstream.udfs.hiding import hiding
 from tests.planner.plans import physical
+
+pytestmark = pytest.mark.spark
 
 BASE: dict[str, dict[str, str]] = {
     "http": {"url": "https://api.test/items/{k}"},
@@ -225,8 +228,8 @@ PLACES = (
 
 
 @pytest.fixture(autouse=True)
-def session() -> Iterator[Session]:
-    with sqlstream.connect() as own_session:
+def session(spark: SparkSession) -> Iterator[Session]:
+    with sqlstream.connect(spark) as own_session:
         own_session.sql("CREATE TABLE events (k STRING, pt AS PROCTIME()) WITH ('connector' = 'datagen')")
         own_session.sql("CREATE TABLE gone (k STRING, v STRING) WITH ('connector' = 'blackhole')")
         yield own_session

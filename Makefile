@@ -26,7 +26,7 @@ MATRIX ?=
 ARCHIVE := $(VENV)/.archive
 
 .DEFAULT_GOAL := check
-.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt test-ibis lint types fmt differential both-modes endurance simulated-day bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-latency bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency bench-scale captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java dist release-check
+.PHONY: check demo demo-lake demo-live demo-lookups kafka test test-all test-fast test-peers test-dbapi test-dbt test-ibis lint types fmt differential both-modes endurance simulated-day bless bench bench-planner bench-windows bench-joins bench-sql bench-top-n bench-match bench-formats bench-kafka bench-kafka-latency bench-kafka-memory bench-kafka-sink bench-cdc bench-lake bench-large-files bench-kernels bench-start bench-tests bench-micro-batches bench-latency bench-scale captures bench-lookup bench-checkpoints bench-views nexmark nexmark-flink check-psql check-superset kill-deferred test-faults test-matrix fuzz fuzz-expressions fuzz-results docs site clean help setup python java dist release-check
 
 check: lint types test-fast ## lint, types and the tests that need no Spark (the default)
 
@@ -140,6 +140,9 @@ bench-kafka-sink: java $(READY) ## messages a second that a job writes to Kafka,
 
 bench-kafka-latency: java $(READY) ## milliseconds from a message to its result, topic to topic: BENCH="--latency real-time"
 	@$(BIN)/python -m examples.throughput.kafka_latency $(BENCH)
+
+bench-kafka-memory: java $(READY) ## memory of jobs that read Kafka, by partitions and size of messages: BENCH="--gb 2"
+	@$(BIN)/python -m examples.throughput.kafka_memory $(BENCH)
 
 bench-cdc: java $(READY) ## tables of PostgreSQL and MariaDB, copied, their changes upserted, and large transactions: BENCH="--only mariadb"
 	@$(BIN)/python -m tests.sqlstream.connectors.cdc_bench $(BENCH)

@@ -8,13 +8,11 @@ from dataclasses import replace
 from itertools import pairwise
 from urllib.parse import unquote, urlsplit
 
-import pyarrow as pa
-
 from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.client import PREFIX, client_properties
-from sqlstream.connectors.kafka.connector import require_librdkafka
 from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
+from sqlstream.connectors.kafka.source import require_librdkafka
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.schema_columns import columns_of_schema
@@ -24,8 +22,9 @@ from sqlstream.inferring.proposal import NO_SAMPLE, Sample
 from sqlstream.inferring.texts import form_of
 from sqlstream.inferring.types import InferredColumn
 from sqlstream.secrets import secret_texts
-from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages
-from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC
+from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC, Slot
+from sqlstream.udfs.kafka.reader import Span
+from sqlstream.udfs.kafka.samples import sample
 
 _FORMATS = {AVRO: "avro-confluent", PROTOBUF: "protobuf-confluent", JSON: "json-confluent"}
 _HEADER = 5
@@ -101,14 +100,10 @@ def _last(settings: TopicSettings, most: int) -> tuple[list[bytes | None], list[
     with closing(Brokers(settings)) as brokers:
         held = [p for p in brokers.held() if p.begin < p.end]
     share = -(-most // max(1, len(held)))
-    last = [(p.partition.topic, None, p.partition.number, max(p.begin, p.end - share), p.end, None) for p in held]
-    if not last:
-        return [], []
-    columns = (pa.array(values, f.type) for values, f in zip(zip(*last, strict=True), RANGES, strict=True))
-    fetched = FetchedMessages(settings.properties, ("key", "value", TOPIC, PARTITION), skips_lost=True)
+    last: dict[Slot, Span] = {p.partition: Span(max(p.begin, p.end - share), p.end) for p in held}
     keys: list[bytes | None] = []
     values: list[bytes] = []
-    for messages in fetched.rows([pa.RecordBatch.from_arrays([*columns], schema=RANGES)]):
+    for messages in sample(settings.properties, ("key", "value", TOPIC, PARTITION), last):
         for key, value in zip(messages.column("key").to_pylist(), messages.column("value").to_pylist(), strict=True):
             if value and value.strip():
                 keys.append(key)

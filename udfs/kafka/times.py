@@ -14,17 +14,14 @@ from sqlstream.formats.time_texts import InstantRule
 from sqlstream.types import DataType
 from sqlstream.udfs.event_times import EARLIEST, LATEST
 from sqlstream.udfs.files.splits import in_micros
-from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages
 from sqlstream.udfs.kafka.fetched import FIELDS, PARTITION, PLACES, TOPIC, Slot
 from sqlstream.udfs.kafka.reader import Span
 from sqlstream.udfs.kafka.records import TopicRecords, with_values
+from sqlstream.udfs.kafka.samples import sample
 
 LOOKED_AT = 1000
 """How many of the last messages of a range are looked at. An older one that is newer by its event time is passed over:
 the watermark is lower for a while, and never too high."""
-
-_FETCHED_AHEAD = {"queued.max.messages.kbytes": "1024", "fetch.message.max.bytes": "262144"}
-"""Tasks fetch the same messages; here nobody takes more of them than asked for."""
 
 _TIME = "time"
 _INSTANT = DataType("TIMESTAMP")
@@ -91,18 +88,11 @@ class NewestTimes:
         """
         needed = {self.times.part, *PLACES} if self.times.records is None else self.times.records.fields
         fields = tuple(name for name in FIELDS if name in needed)
-        fetched = FetchedMessages({**self.properties, **_FETCHED_AHEAD}, fields, skips_lost=True)
-        last = [
-            (topic, span.id, number, max(span.begin, span.end - LOOKED_AT), span.end, None)
-            for (topic, number), span in ranges.items()
-        ]
-        if not last:
-            return {}
-        if self.times.records is not None:
+        last = {slot: span._replace(begin=max(span.begin, span.end - LOOKED_AT)) for slot, span in ranges.items()}
+        if last and self.times.records is not None:
             self.times.records.begin()
-        columns = (pa.array(values, f.type) for values, f in zip(zip(*last, strict=True), RANGES, strict=True))
         newest: dict[Slot, int] = {}
-        for messages in fetched.rows([pa.RecordBatch.from_arrays([*columns], schema=RANGES)]):
+        for messages in sample(self.properties, fields, last):
             for slot, time in self._newest(messages).items():
                 newest[slot] = max(time, newest.get(slot, time))
         return newest

@@ -153,10 +153,13 @@ class Brokers:
         """
         found = self._existing()
         self._require_named(found)
-        begin = self._within(self._at(self._settings.start, found, admin.earliest))
-        if self._settings.stop is None:
+        stop_at = self._settings.stop
+        if stop_at is not None and stop_at.mode == "specific-offsets":  # as in Flink, others are not read
+            found = [p for p in found if p.number in stop_at.offsets]
+        begin = self._within(self._at(self._settings.start, found))
+        if stop_at is None:
             return Position(begin, ids=self.ids)
-        stop = self._at(self._settings.stop, found, admin.latest)
+        stop = self._at(stop_at, found)
         self._require_reached(stop)
         return Position(begin, stop, ids=self.ids)
 
@@ -322,8 +325,8 @@ class Brokers:
 
     # --- offsets --------------------------------------------------------------------------------------------------
 
-    def _at(self, bound: Bound, partitions: list[Partition], otherwise: Callable[[], Any]) -> dict[Partition, int]:
-        """The offsets of a bound. ``otherwise``: those of partitions that ``specific-offsets`` do not name."""
+    def _at(self, bound: Bound, partitions: list[Partition]) -> dict[Partition, int]:
+        """The offsets of a bound; the earliest of partitions that ``specific-offsets`` do not name."""
         match bound.mode:
             case "earliest-offset":
                 return self._offsets(partitions, admin.earliest())
@@ -335,7 +338,7 @@ class Brokers:
                 behind_all = self._offsets([p for p in partitions if at_time[p] < 0], admin.latest())
                 return {**at_time, **behind_all}
             case "specific-offsets":
-                unnamed = self._offsets([p for p in partitions if p.number not in bound.offsets], otherwise())
+                unnamed = self._offsets([p for p in partitions if p.number not in bound.offsets], admin.earliest())
                 return {**{p: bound.offsets[p.number] for p in partitions if p.number in bound.offsets}, **unnamed}
             case _:
                 return self._of_group(partitions)

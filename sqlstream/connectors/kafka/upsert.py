@@ -13,18 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from sqlstream.connectors import on_spark
 from sqlstream.connectors.connector import BatchWriter, Source, UpsertSink
 from sqlstream.connectors.environment import Environment
-from sqlstream.connectors.kafka.connector import (
-    BOUNDED_OPTIONS,
-    CLIENT_OPTIONS,
-    READING_OPTIONS,
-    REFUSED,
-    check_reading,
-    fetched_rows,
-    messages_by_spark,
-    metadata_of_messages,
-    of_python,
-    reads_by_spark,
-)
+from sqlstream.connectors.kafka.connector import fetched_rows, messages_by_spark
 from sqlstream.connectors.kafka.messages import (
     FORMAT,
     FORMAT_OF_A_PART,
@@ -40,6 +29,16 @@ from sqlstream.connectors.kafka.messages import (
     upsert_options,
 )
 from sqlstream.connectors.kafka.sink import WRITING_OPTIONS, check_writing, new_topic, prefix_of, writes_once
+from sqlstream.connectors.kafka.source import (
+    BOUNDED_OPTIONS,
+    CLIENT_OPTIONS,
+    READING_OPTIONS,
+    REFUSED,
+    check_reading,
+    metadata_of_messages,
+    of_python,
+    reads_by_spark,
+)
 from sqlstream.connectors.schema_formats import SCHEMA_VARIABLES
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import NAME, WRONG_VALUE, Option

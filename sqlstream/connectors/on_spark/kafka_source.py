@@ -37,6 +37,7 @@ from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka.fetch import RANGES, RANGES_DDL, FetchedMessages, LiftedMessages, RowsOfTopics
 from sqlstream.udfs.kafka.reader import Span
 from sqlstream.udfs.kafka.records import RowsOfMessages, ddl_of_messages
+from sqlstream.udfs.kafka.samples import SizeBound
 from sqlstream.udfs.kafka.sizes import SizeCounter
 from sqlstream.udfs.kafka.times import NewestTimes, TopicTimes
 from sqlstream.udfs.spark.batches import rows_of, shuffle_tasks
@@ -205,6 +206,7 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: Offsets | None = None
         self._commits_from = -math.inf
         self._latest: Offsets | None = None
+        self._sizes = SizeBound(settings.properties, settings.most_bytes)
 
     @property
     def brokers(self) -> Brokers:
@@ -244,7 +246,7 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._target = latest
             latest = {p: min(offset, self._target[p]) for p, offset in latest.items() if p in self._target}
             begun = {p: offset for p, offset in begun.items() if p in self._target}
-        after = position.advanced(latest, self._pace.room(), begun)
+        after = self._bounded(position, latest, begun)
         if after is not position:
             self._pace.reads(sum(r.end - r.begin for r in ranges(position, after)))
             after = after.of_topics(self.brokers.ids, latest)
@@ -253,6 +255,12 @@ class RangeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         waits = self._watermarks.idle.timeout_ms and not self._what_is_there
         ends = self.brokers.ends(latest) if waits else latest  # a partition with an open transaction is not idle
         return self._watermarks.timed(position, after, ends)
+
+    def _bounded(self, position: Position, latest: Offsets, begun: Offsets) -> Position:
+        """The position after the next micro-batch, by the bounds of messages, time and bytes."""
+        after = position.advanced(latest, self._pace.room(), begun)
+        fits = self._sizes.fits({r.partition: Span(r.begin, r.end, r.id) for r in ranges(position, after)})
+        return after if fits is None else position.advanced(latest, fits, begun)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return _shares(Position.of_json(start), Position.of_json(end), self._tasks)

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from sqlstream.connectors.kafka import connector
+from sqlstream.connectors.kafka import source
 from sqlstream.connectors.kafka.connector import Kafka, source_options
 from sqlstream.udfs.bad_records import BAD
 
@@ -217,9 +217,15 @@ def test_headers_are_a_map_of_their_last_values_and_types_of_times_have_flinks_n
 
 @pytest.mark.parametrize(
     ("memory", "given", "expected"),
-    [(None, {}, 2_000_000), (4 << 30, {}, 500_000), (4 << 30, {"source__max_rows_per_trigger": 7_000_000}, 7_000_000)],
+    [
+        (None, {}, (2_000_000, 512 << 20)),
+        (4 << 30, {}, (500_000, 128 << 20)),
+        (4 << 30, {"source__max_rows_per_trigger": 7_000_000}, (7_000_000, 128 << 20)),
+        (4 << 30, {"source__max_bytes_per_trigger": "1 gb"}, (500_000, 1 << 30)),
+    ],
 )
 def test_a_micro_batch_has_fewer_messages_where_memory_is_little(kafka, monkeypatch, memory, given, expected) -> None:
-    monkeypatch.setattr(connector, "memory_limit", lambda: memory)
+    monkeypatch.setattr(source, "memory_limit", lambda: memory)
     table = kafka("a INT", format="json", **given)
-    assert connector.topic_settings(Kafka().resolved_values(table)).most == expected
+    settings = source.topic_settings(Kafka().resolved_values(table))
+    assert (settings.most, settings.most_bytes) == expected

@@ -177,6 +177,21 @@ def test_a_stop_behind_the_end_of_a_partition_is_refused(topics: Topics):
     assert everything(topics.settings(topic, stop=Bound("specific-offsets", None, {0: 2, 1: 0}))) == [b"a", b"b"]
 
 
+def test_partitions_that_specific_offsets_of_the_stop_do_not_name_are_not_read(topics: Topics):
+    """As in Flink: "If an offset for a partition is not provided it will not consume from that partition"."""
+    topic = topics.create(2)
+    topics.send(topic, b"a", b"b", partition=0)
+    topics.send(topic, b"c", partition=1)
+    stop = Bound("specific-offsets", None, {0: 1})
+    assert everything(topics.settings(topic, stop=stop)) == [b"a"]
+    run = Run(topics.settings(topic, stop=stop))
+    topics.send(topic, b"d", partition=1)
+    assert [run.batch(), run.batch()] == [[b"a"], []]
+    assert run.position["next"] == {topic: {"0": 1}}
+    both = topics.settings(topic, start=Bound("specific-offsets", None, {1: 0}), stop=stop)
+    assert everything(both) == [b"a"]
+
+
 @pytest.mark.parametrize("skips_lost", [False, True])
 def test_a_start_behind_the_end_of_a_partition_is_refused(topics: Topics, skips_lost: bool):
     topic = topics.create(2)

@@ -36,6 +36,7 @@ from sqlstream.udfs.kafka import fetch as kafka_fetch
 from sqlstream.udfs.kafka.admin import admin_of
 from sqlstream.udfs.kafka.fetch import FetchedMessages
 from sqlstream.udfs.kafka.records import TopicRecords
+from sqlstream.udfs.kafka.samples import SizeBound
 from sqlstream.udfs.kafka.times import TopicTimes
 from tests.schema_registry import serving
 
@@ -295,6 +296,35 @@ def test_micro_batches_read_each_message_once_and_again_where_they_are_repeated(
     again = Run(topics.settings(topic, stop=None, most=4), before)
     assert sorted(again.batch()) == sorted(batches[0])
     assert Run(topics.settings(topic, stop=None), run.position).batch() == []
+
+
+def test_a_micro_batch_has_no_more_bytes_than_it_should_as_far_as_a_few_messages_tell(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+):
+    looks: list[int] = []
+    mean_of = SizeBound._mean_of
+
+    def look(self: SizeBound, spans: Mapping[Any, Any]) -> float | None:
+        looks.append(len(spans))
+        return mean_of(self, spans)
+
+    monkeypatch.setattr(SizeBound, "_mean_of", look)
+    topic = topics.create(2)
+    for partition in (0, 1):
+        topics.send(topic, *[b"x" * 4000] * 4, partition=partition)
+    run = Run(topics.settings(topic, stop=None, most_bytes=17_000))
+    assert [len(run.batch()) for _ in range(3)] == [4, 4, 0]
+    topics.send(topic, *[b"y" * 10] * 100)
+    assert [len(run.batch()) for _ in range(2)] == [100, 0]
+    topics.send(topic, *[b"z" * 20_000] * 60)  # each larger than all of a micro-batch
+    assert [len(run.batch()) for _ in range(2)] == [1, 1]
+    keys = Run(topics.settings(topic, start=LATEST, stop=None, most_bytes=17_000))
+    topics.send(topic, *[None] * 3, key=b"k" * 8000)
+    assert [len(keys.batch()) for _ in range(3)] == [2, 1, 0]
+    few = Run(topics.settings(topic, start=LATEST, stop=None, most_bytes=2 << 20))
+    looks.clear()
+    topics.send(topic, b"a", b"b")
+    assert few.batch() == [b"a", b"b"] and not looks  # whatever their size is, two may be read
 
 
 def test_a_bounded_table_ends_where_it_did_when_its_job_began(topics: Topics):

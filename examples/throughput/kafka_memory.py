@@ -1,7 +1,7 @@
 """Memory of jobs that read Kafka, by the number of partitions and the size of messages, broker on this machine.
 
 ``make bench-kafka-memory``, or ``python -m examples.throughput.kafka_memory [--gb 1] [--partitions 2 32 256] [--bytes
-200 10000 1000000]``. Each topic holds as many bytes of JSON, of a key and a text, whatever its messages are; those of
+10000 1000000]``. Each topic holds as many bytes of JSON, of a key and a text, whatever its messages are; those of
 200 bytes are in topics of every number of partitions, larger ones in eight. Jobs read what is there into ``blackhole``
 with the defaults: a filter without state, and the greatest text of each of 100 keys. Memory is the largest that was
 seen, five times a second, of Java and of all processes of the job, where what they share counts once.

@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 UNREACHABLE = "SS590"
 
-_FETCHES_ON = {"fetch.queue.backoff.ms": "10", "fetch.wait.max.ms": "50"}
+_FETCHES_ON = {"fetch.queue.backoff.ms": "10"}
 """Where 100,000 messages wait for us, librdkafka fetches no more for a second otherwise, in which we read them several
-times over. And where a consumer goes to other partitions or offsets, it first waits for the answer of its last request,
-which brokers keep for half a second where nothing more comes."""
+times over."""
 
 _OF_PRODUCERS = (
     "acks", "batch.", "compression.", "delivery.", "enable.gapless", "enable.idempotence", "linger.", "message.send.",

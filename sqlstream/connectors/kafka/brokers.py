@@ -48,6 +48,10 @@ _INCOMPLETE_SECONDS = 5
 _AGAIN_SECONDS = 5
 _COMMIT_SECONDS = 5
 """A micro-batch waits for a commit, which is for those who watch the group."""
+_OF_KAFKA = frozenset({
+    "__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state",
+})  # fmt: skip
+"""Kafka's own topics, which no pattern means; others may begin like them, such as the heartbeats of Debezium."""
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -221,7 +225,9 @@ class Brokers:
         new = [p for p in known if p not in position.next or p.topic in others]
         there = [p for p in known if p in position.next and p.topic not in others]
         at = {p: position.next[p] for p in there}
-        losses = lost(at, {p: earliest[p] for p in there}, {p: latest[p] for p in there})
+        ahead = [p for p in there if at[p] > latest[p]]  # within a transaction that is open, as groups may have read
+        ends = {p: latest[p] for p in there} | self._offsets(ahead, admin.latest(), uncommitted=True)
+        losses = lost(at, {p: earliest[p] for p in there}, ends)
         losses = [
             loss
             for loss in losses
@@ -318,7 +324,7 @@ class Brokers:
             topics = self._admin.list_topics(timeout=_SECONDS).topics
         pattern = self._settings.pattern
         if pattern is not None:
-            names = [name for name in topics if re.fullmatch(pattern, name) and not name.startswith("__")]
+            names = [name for name in topics if re.fullmatch(pattern, name) and name not in _OF_KAFKA]
         else:
             names = [*dict.fromkeys(self._settings.topics)]
         return sorted(Partition(name, n) for name in names if name in topics for n in topics[name].partitions)
@@ -345,7 +351,7 @@ class Brokers:
 
     @property
     def _reads_committed(self) -> bool:
-        return self._settings.properties.get("isolation.level", "read_committed") != "read_uncommitted"
+        return self._settings.properties.get("isolation.level", "").lower() != "read_uncommitted"
 
     def _offsets(
         self, partitions: Collection[Partition], spec: Any, *, uncommitted: bool = False, by_time: bool = False

@@ -224,6 +224,45 @@ def test_a_start_that_is_out_of_range_is_where_the_reset_says(topics: Topics, of
     assert everything(topics.settings(topic, start=within, reset="latest")) == [b"c", b"d"]
 
 
+@pytest.mark.parametrize("skips_lost", [False, True])
+def test_a_start_within_an_open_transaction_waits_for_its_end(topics: Topics, skips_lost: bool):
+    """As who read it uncommitted has committed its offsets; nothing is gone, and nothing is read again."""
+    topic = topics.create()
+    topics.send(topic, b"a", b"b")
+    producer = Producer({"bootstrap.servers": topics.address, "transactional.id": f"within-{topic}"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for value in (b"c", b"d", b"e"):
+        producer.produce(topic, value)
+    assert producer.flush(20) == 0
+    start = Bound("specific-offsets", None, {0: 4})
+    run = Run(topics.settings(topic, start=start, stop=None, skips_lost=skips_lost))
+    assert run.batch() == []
+    producer.commit_transaction()
+    topics.wait_for_end(topic)
+    assert run.batch() == [b"e"]
+
+
+def test_a_pattern_means_topics_of_any_name_but_kafkas_own(topics: Topics):
+    topics.create(name="__heartbeat.pattern")
+    topics.send("__heartbeat.pattern", b"a")
+    assert everything(topics.settings(None, pattern="__(heartbeat.pattern|consumer_offsets)")) == [b"a"]
+
+
+def test_the_level_of_isolation_is_read_in_any_case(topics: Topics):
+    topic = topics.create()
+    topics.send(topic, b"a")
+    topics.transaction(topic, b"b", commits=False)
+    producer = Producer({"bootstrap.servers": topics.address, "transactional.id": f"open-{topic}"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"c")
+    assert producer.flush(20) == 0
+    given = {"bootstrap.servers": topics.address, "isolation.level": "READ_UNCOMMITTED"}
+    assert everything(topics.settings(topic, properties=given)) == [b"a", b"b", b"c"]
+    producer.abort_transaction()
+
+
 def test_what_a_group_has_committed_out_of_range_is_where_the_reset_says(topics: Topics):
     topic = topics.create()
     topics.send(topic, b"a", b"b")

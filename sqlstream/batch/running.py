@@ -72,12 +72,13 @@ class Batches:
         try:
             folder = self._runner.folders.root / f"batch_{uuid4().hex[:8]}"
             result = stored_result(analyzed, statement, workspace, folder)
-            inside = workspace_of_insert(workspace, result)
+            inside = workspace_of_insert(workspace, result, in_order=_has_order(batch))
             plan = plan_of_insert(statement, result, inside)
         except BaseException:
             _forget(batch, analyzed.rows.sparkSession)
             raise
-        run = self._run(_INSERT, analyzed, lambda: write(analyzed.rows, result), script)
+        rows = analyzed.rows.coalesce(1) if _has_order(batch) else analyzed.rows
+        run = self._run(_INSERT, analyzed, lambda: write(rows, result), script)
         try:
             run.wait()
         except BaseException:
@@ -152,6 +153,18 @@ def _forget(batch: Batch, spark: SparkSession) -> None:
 
 
 _PER_JOB = ("execution.checkpointing.dir", "execution.state-recovery.path")
+_ONE_TASK = {"spark.sql.files.minPartitionNum": "1", "spark.sql.files.maxPartitionBytes": str(1 << 60)}
+"""Settings with which Spark reads a file, of whatever size, in one task."""
+
+
+def _has_order(batch: Batch) -> bool:
+    """Whether the rows of an INSERT have an order, in which they are written: those of VALUES and of ORDER BY. As in
+    Flink, one task computes and writes them.
+    """
+    if batch.query.args.get("order") is not None:
+        return True
+    calls = (table for table in batch.query.find_all(exp.Table) if isinstance(table.this, exp.Func))
+    return not batch.tables and not any(calls)  # range() may give more rows than one task should write
 
 
 def stored_result(analyzed: Analyzed, statement: nodes.Insert, workspace: Workspace, folder: Path) -> Table:
@@ -184,9 +197,9 @@ def _stored(type_: DataType, position: int, targets: list[DataType]) -> DataType
     return targets[position] if position < len(targets) else DataType("STRING")
 
 
-def workspace_of_insert(workspace: Workspace, result: Table) -> Workspace:
+def workspace_of_insert(workspace: Workspace, result: Table, *, in_order: bool = False) -> Workspace:
     """Returns the workspace for the job that writes computed rows: it contains the table ``result`` with these rows,
-    and the job's checkpoint is removed with the session.
+    and the job's checkpoint is removed with the session. ``in_order``: ``result`` is one file, which one task reads.
     """
     own_workspace = workspace.copy()
     name = nodes.Name((*DEFAULT, result.name), span=Span(0, 0))
@@ -194,6 +207,8 @@ def workspace_of_insert(workspace: Workspace, result: Table) -> Workspace:
     for key in _PER_JOB:
         own_workspace.settings.reset(key)
     own_workspace.settings.set("execution.runtime-mode", "streaming")
+    for key, value in _ONE_TASK.items() if in_order else ():
+        own_workspace.settings.set(key, value)
     return own_workspace
 
 

@@ -415,6 +415,24 @@ def test_results_are_written_into_tables(session: Session, tmp_path: Path) -> No
         session.sql("INSERT INTO counts VALUES (1, 2)")
 
 
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("VALUES " + ", ".join(f"({i}, 'x')" for i in range(9)), 9),
+        ("SELECT 0, 'x' UNION ALL SELECT 1, 'x' UNION ALL SELECT 2, 'x'", 3),
+        ("SELECT id, repeat(uuid(), 10) FROM range(30000) ORDER BY id", 30_000),  # above the size of Spark's splits
+    ],
+)
+def test_rows_that_have_an_order_are_written_in_it(session: Session, tmp_path: Path, query: str, count: int) -> None:
+    session.sql(
+        f"CREATE OR REPLACE TABLE kept (id BIGINT, note STRING) "
+        f"WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}')"
+    )
+    session.sql(f"INSERT INTO kept {query}").wait()
+    (file,) = tmp_path.glob("*.csv")
+    assert [int(line.partition(",")[0]) for line in file.read_text().splitlines()] == list(range(count))
+
+
 def test_spark_keeps_nothing_of_a_batch(session: Session) -> None:
     batch(session, "SELECT COUNT(*) FROM sales")
     error(session, "SELECT nope FROM sales GROUP BY 1")

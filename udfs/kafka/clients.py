@@ -13,9 +13,14 @@ if TYPE_CHECKING:
 
 UNREACHABLE = "SS590"
 
-_FETCHES_ON = {"fetch.queue.backoff.ms": "10"}
-"""Where 100,000 messages wait for us, librdkafka fetches no more for a second otherwise, in which we read them several
-times over."""
+_FETCHES_ON = {
+    "fetch.queue.backoff.ms": "10",
+    "fetch.wait.max.ms": "100",
+    "queued.max.messages.kbytes": "16384",
+}
+"""Defaults other than librdkafka's. Where 100,000 messages wait for us, it fetches no more for a second, in which we
+read them several times over. A consumer that goes to another offset waits for the last request, which brokers of a
+silent topic keep for half a second. And of 64 MB that are fetched ahead, tasks on other consumers fetch most again."""
 
 _OF_PRODUCERS = (
     "acks", "batch.", "compression.", "delivery.", "enable.gapless", "enable.idempotence", "linger.", "message.send.",

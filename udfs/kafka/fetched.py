@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-AT_ONCE = 20_000
-"""A consumer gives at most so many messages at once."""
+AT_ONCE, BYTES_AT_ONCE = 20_000, 8 << 20
+"""A consumer gives at most so many messages at once, and about so many bytes of them."""
 
 TOPIC, PARTITION = "topic", "partition"
 FIELDS: Mapping[str, pa.DataType] = {
@@ -97,13 +97,27 @@ class FetchingConsumer(Protocol):
     def bounds(self, slot: Slot, seconds: float) -> tuple[int, int] | None:
         """The first offset of a partition, and the one after its last, as its brokers say within so many seconds."""
 
+    def known_end(self, slot: Slot) -> int:
+        """The offset after the last message of a partition, as brokers said with the last messages of it. Those of open
+        transactions count, too. It asks nobody, and is less than 0 where nothing is known.
+        """
+
     def fetch(self, slots: Mapping[Slot, int], seconds: float) -> Fetched:
-        """What has come, at most AT_ONCE messages; it waits up to so many seconds for the first. ``slots``: the place
-        of each partition in ``Fetched.index``.
+        """What has come, at most AT_ONCE messages and about BYTES_AT_ONCE bytes; it waits up to so many seconds for the
+        first. ``slots``: the place of each partition in ``Fetched.index``.
         """
 
     def close(self) -> None:
         """Ends its connections. It can do nothing afterwards."""
+
+
+def room_after(fetched: Fetched, room: int) -> int:
+    """How many messages to take at once after these, so that those of their size have BYTES_AT_ONCE bytes. ``room``:
+    how many it was, which stays where there are none.
+    """
+    if not len(fetched) or not fetched.columns:
+        return room
+    return max(1, min(AT_ONCE, BYTES_AT_ONCE * len(fetched) // max(1, fetched.nbytes)))
 
 
 def timestamps(types: np.ndarray, millis: np.ndarray) -> pa.Array:

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kafka.fetched import AT_ONCE, FIELDS, Fetched, Notice, Slot, timestamp_types, timestamps
+from sqlstream.udfs.kafka.fetched import (
+    AT_ONCE,
+    FIELDS,
+    Fetched,
+    Notice,
+    Slot,
+    room_after,
+    timestamp_types,
+    timestamps,
+)
 from sqlstream.udfs.kafka.tokens import LOG
 
 _OLDEST = 0x020100FF  # the first one with epochs of leaders
@@ -44,6 +53,7 @@ _QUICK: Mapping[str, tuple[Any, ...]] = {
     "topic_partition_list_add": (_POINTER, _POINTER, _TEXT, _INT),
     "topic_partition_list_set_offset": (ctypes.c_int, _POINTER, _TEXT, _INT, _LONG),
     "topic_partition_list_destroy": (None, _POINTER),
+    "get_watermark_offsets": (ctypes.c_int, _POINTER, _TEXT, _INT, _POINTER, _POINTER),
     "message_errstr": (_TEXT, _POINTER),
     "message_timestamp": (_LONG, _POINTER, _POINTER),
     "message_leader_epoch": (_INT, _POINTER),
@@ -129,6 +139,7 @@ class ColumnConsumer:
         self._end = weakref.finalize(self, _end, library, self._client, self._queue)
         self._end.atexit = False  # threads of C end with the process
         self._pointers = np.zeros(AT_ONCE, np.uintp)
+        self._room = AT_ONCE
         self.fetch({}, 0)  # gives librdkafka its first token, where it logs in by one
 
     def close(self) -> None:
@@ -153,13 +164,22 @@ class ColumnConsumer:
         self._require(self._library.query_watermark_offsets(self._client, slot[0].encode(), slot[1], *found))
         return low.value, high.value
 
+    def known_end(self, slot: Slot) -> int:
+        self._require_open()
+        low, high = ctypes.c_int64(-1), ctypes.c_int64(-1)
+        found = (ctypes.byref(low), ctypes.byref(high))
+        self._library.get_watermark_offsets(self._client, slot[0].encode(), slot[1], *found)
+        return high.value
+
     def fetch(self, slots: Mapping[Slot, int], seconds: float) -> Fetched:
         self._require_open()
         count = 0
         try:
             count = self._take(0, 1, seconds)
-            count += self._take(1, AT_ONCE - 1, 0) if count else 0
-            return self._read(self._pointers[:count], slots)
+            count += self._take(1, self._room - 1, 0) if count and self._room > 1 else 0
+            fetched = self._read(self._pointers[:count], slots)
+            self._room = room_after(fetched, self._room)
+            return fetched
         finally:
             deque(map(self._library.message_destroy, self._pointers[:count].tolist()), maxlen=0)
 

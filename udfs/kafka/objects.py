@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.kafka.fetched import AT_ONCE, FIELDS, Fetched, Notice, Slot, timestamp_types, timestamps
+from sqlstream.udfs.kafka.fetched import (
+    AT_ONCE,
+    FIELDS,
+    Fetched,
+    Notice,
+    Slot,
+    room_after,
+    timestamp_types,
+    timestamps,
+)
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -25,6 +34,7 @@ class ObjectConsumer:
     def __init__(self, consumer: Consumer, fields: Sequence[str]) -> None:
         self._consumer = consumer
         self._fields = fields
+        self._room = AT_ONCE
 
     def assign(self, begins: Iterable[tuple[Slot, int]]) -> None:
         self._consumer.assign([_place(slot, begin) for slot, begin in begins])
@@ -38,9 +48,18 @@ class ObjectConsumer:
     def bounds(self, slot: Slot, seconds: float) -> tuple[int, int] | None:
         return self._consumer.get_watermark_offsets(_place(slot), timeout=seconds)
 
+    def known_end(self, slot: Slot) -> int:
+        known = self._consumer.get_watermark_offsets(_place(slot), cached=True)
+        return -1 if known is None else known[1]
+
     def fetch(self, slots: Mapping[Slot, int], seconds: float) -> Fetched:
+        fetched = self._fetched(slots, seconds)
+        self._room = room_after(fetched, self._room)
+        return fetched
+
+    def _fetched(self, slots: Mapping[Slot, int], seconds: float) -> Fetched:
         come = self._consumer.consume(1, seconds)
-        come += self._consumer.consume(AT_ONCE - 1, 0) if come else []
+        come += self._consumer.consume(self._room - 1, 0) if come and self._room > 1 else []
         methods = _methods()
         errors, notices = list(map(methods["error"], come)), []
         if any(errors):

@@ -16,9 +16,11 @@ from sqlstream.udfs.kafka.tokens import LOG
 LOST = repeating("SS592")
 
 _PATIENCE_SECONDS = 120
+_OPEN_SECONDS = 960
+"""Brokers end a transaction after 15 minutes ("transaction.max.timeout.ms"), unless they are told otherwise."""
 _BOUNDS_SECONDS = 30
 _WAIT_SECONDS = 1.0
-_MOST_AHEAD, _MOST_BYTES_AHEAD = 100_000, 128 << 20
+_MOST_AHEAD, _MOST_BYTES_AHEAD = 100_000, 32 << 20
 """So many messages, or bytes of them, are kept for later micro-batches; of more they are fetched again."""
 
 
@@ -84,8 +86,9 @@ class Reader:
                 break
             if self._is_far_ahead:
                 self._leave(~missing)
-            if time.monotonic() - heard > _PATIENCE_SECONDS:
-                raise self._silence(missing, ends)
+            silent = time.monotonic() - heard
+            if silent > _PATIENCE_SECONDS:
+                self._require_patience(int(np.flatnonzero(missing)[0]), ends, silent)
             fetched = self.consumer.fetch(self._slot_of, _WAIT_SECONDS)
             come = [fetched] if len(fetched) or fetched.notices else []
         self._next = np.where(wanted, ends, self._next)
@@ -158,8 +161,8 @@ class Reader:
             raise ConnectorError(UNREACHABLE, f"Kafka gives no messages{of}: {notice.reason}")
 
     def _require_there(self, slot: Slot, end: int, skips_lost: bool) -> None:
-        _, high = self._bounds(slot)
-        if high < end:
+        high = self._bounds(slot)[1]
+        if high < end and self.consumer.known_end(slot) < end:  # else a transaction has not ended
             lose(f"{slot[0]}[{slot[1]}] ends at offset {high} now, not at {end}", skips_lost=skips_lost)
             self._reached[self._slot_of[slot]] = end
 
@@ -195,12 +198,20 @@ class Reader:
                 raise ConnectorError(UNREACHABLE, message, hint=hint)
             time.sleep(0.2)
 
-    def _silence(self, missing: np.ndarray, ends: np.ndarray) -> ConnectorError:
-        index = int(np.flatnonzero(missing)[0])
-        (topic, number), reached = self.known[index], self._reached[index]
+    def _is_open(self, slot: Slot, end: int) -> bool:
+        """Whether messages before ``end`` are there, but those of a transaction that has not ended are among them."""
+        return self._bounds(slot)[1] < end <= self.consumer.known_end(slot)
+
+    def _require_patience(self, index: int, ends: np.ndarray, silent: float) -> None:
+        """Raises SS590 for a partition that has given nothing for so many seconds, unless a transaction may end."""
+        slot, end = self.known[index], int(ends[index])
         message = (
-            f"Kafka gave nothing of {topic}[{number}] at offset {reached} of {ends[index]} for {_PATIENCE_SECONDS} s"
+            f"Kafka gave nothing of {slot[0]}[{slot[1]}] at offset {self._reached[index]} of {end} for {silent:.0f} s"
         )
-        return ConnectorError(
-            UNREACHABLE, message, hint="Look whether its brokers run, and the partition has a leader."
-        )
+        hint = "Look whether its brokers run, and the partition has a leader."
+        if self._is_open(slot, end):
+            if silent < _OPEN_SECONDS:
+                return
+            message += ": a transaction is open there"
+            hint = "'kafka-transactions.sh find-hanging' shows it, and 'abort' ends it."
+        raise ConnectorError(UNREACHABLE, message, hint=hint)

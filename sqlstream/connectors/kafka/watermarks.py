@@ -18,22 +18,23 @@ from sqlstream.planner.catalog import Column, Table
 
 @dataclass
 class IdlePartitions:
-    """Knows which partitions are idle: without a new message for ``timeout_ms``, and without one that waits to be read.
-    0: none is ever idle. ``now_ms``: a monotonic clock.
+    """Knows which partitions are idle: without a new row for ``timeout_ms``, and without a message that waits to be
+    read. As in Flink, messages that are no rows, such as tombstones, keep no partition active. 0: none is ever idle.
+    ``now_ms``: a monotonic clock.
     """
 
     timeout_ms: int
     now_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000
     _active_ms: dict[Partition, int] = field(default_factory=dict)
 
-    def after(self, position: Position, read: Iterable[Partition], latest: Offsets) -> frozenset[Partition]:
-        """Those that are idle at a position. ``read``: the partitions of which the micro-batch before it reads
-        messages. ``latest``: where partitions end.
+    def after(self, position: Position, spoke: Iterable[Partition], latest: Offsets) -> frozenset[Partition]:
+        """Those that are idle at a position. ``spoke``: the partitions of which the micro-batch before it reads rows.
+        ``latest``: where partitions end.
         """
         now = self.now_ms()
         waiting = (p for p, offset in position.next.items() if latest.get(p, 0) > offset)
         unknown = (p for p in position.next if p not in self._active_ms)
-        self._active_ms |= dict.fromkeys((*read, *waiting, *unknown), now)
+        self._active_ms |= dict.fromkeys((*spoke, *waiting, *unknown), now)
         if not self.timeout_ms:
             return frozenset()
         return frozenset(p for p in position.next if now - self._active_ms[p] >= self.timeout_ms)
@@ -56,10 +57,10 @@ class PartitionWatermarks:
         partitions end that there are.
         """
         read = ranges(before, after) if after is not before else []
-        times = dict(before.times)
-        for partition, newest in (self.newest(read) if read else {}).items():
+        times, found = dict(before.times), self.newest(read) if read else {}
+        for partition, newest in found.items():
             times[partition] = max(newest, times.get(partition, newest))
-        idle = self.idle.after(after, (r.partition for r in read), latest)
+        idle = self.idle.after(after, found, latest)
         lift, holder = _reached(after, times, [p for p in after.next if p in latest and p not in idle])
         if before.lift is not None:  # a new partition takes no watermark back
             lift = before.lift if lift is None else max(lift, before.lift)

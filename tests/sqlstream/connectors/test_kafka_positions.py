@@ -20,6 +20,7 @@ from sqlstream.connectors.kafka.offsets import Bound, Partition, Position
 from sqlstream.errors import ConnectorError
 from sqlstream.testing.kafka_broker import Broker
 from sqlstream.udfs.kafka import fetch as kafka_fetch
+from sqlstream.udfs.kafka import reader as kafka_reader
 from tests.sqlstream.connectors.test_kafka_source import LATEST, TIMES, Run, Topics, everything, lifts, until
 
 pytestmark = pytest.mark.spark  # its broker needs Java
@@ -312,7 +313,8 @@ def test_an_offset_that_a_broker_does_not_know_for_a_moment_is_asked_for_again(
     assert run.batch() == [b"b"] and unknown  # not "messages are gone", and none is read twice
 
 
-def test_a_stop_within_an_open_transaction_is_waited_for(topics: Topics):
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_stop_within_an_open_transaction_is_waited_for(topics: Topics, commits: bool):
     topic = topics.create()
     topics.send(topic, b"a")
     producer = Producer({"bootstrap.servers": topics.address, "transactional.id": topic})
@@ -322,11 +324,29 @@ def test_a_stop_within_an_open_transaction_is_waited_for(topics: Topics):
     producer.flush()
     run = Run(topics.settings(topic, stop=Bound("specific-offsets", None, {0: 2})))
     run.stream.prepareForTriggerAvailableNow()
-    commit = Timer(0.5, producer.commit_transaction)
-    commit.start()
-    assert run.batch() == [b"a", b"b"]
-    commit.join()
+    ending = Timer(1, producer.commit_transaction if commits else producer.abort_transaction)
+    ending.start()
+    assert run.batch() == ([b"a", b"b"] if commits else [b"a"])
+    ending.join()
     assert run.batch() == []
+
+
+def test_a_transaction_that_stays_open_is_told_of(topics: Topics, monkeypatch: pytest.MonkeyPatch):
+    topic = topics.create()
+    producer = Producer({"bootstrap.servers": topics.address, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"b")
+    producer.flush()
+    monkeypatch.setattr(kafka_reader, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(kafka_reader, "_OPEN_SECONDS", 1.5)
+    run = Run(topics.settings(topic, stop=Bound("specific-offsets", None, {0: 1})))
+    begun = time.monotonic()
+    told = rf"gave nothing of {topic}\[0\] at offset 0 of 1 for . s: a transaction is open"
+    with pytest.raises(ConnectorError, match=told):
+        run.batch()
+    assert time.monotonic() - begun > 1.5
+    producer.abort_transaction()
 
 
 def test_a_bounded_table_whose_end_is_an_aborted_transaction_ends_also_after_a_restart(topics: Topics):

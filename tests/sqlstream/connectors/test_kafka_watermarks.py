@@ -17,18 +17,21 @@ A, B, C = (Partition("t", number) for number in range(3))
 
 
 class Stream:
-    """A topic whose messages have the event times of ``log``, and a job that reads it in steps."""
+    """A topic whose messages have the event times of ``log``, and a job that reads it in steps. Messages without a time
+    are no rows, as tombstones.
+    """
 
     def __init__(self, timeout_ms: int = 0, stop: Offsets | None = None, by_rows: str | None = None) -> None:
-        self.log: dict[Partition, list[int]] = {A: [], B: []}
+        self.log: dict[Partition, list[int | None]] = {A: [], B: []}
         self.now_ms = 0
         self.position = Position({A: 0, B: 0}, stop)
         self.watermarks = PartitionWatermarks(self.newest, IdlePartitions(timeout_ms, lambda: self.now_ms), by_rows)
 
     def newest(self, read: Collection[OffsetRange]) -> dict[Partition, int]:
-        return {r.partition: max(self.log[r.partition][r.begin : r.end]) for r in read}
+        times = {r.partition: [t for t in self.log[r.partition][r.begin : r.end] if t is not None] for r in read}
+        return {partition: max(of_rows) for partition, of_rows in times.items() if of_rows}
 
-    def step(self, most: int | None = None, **sent: list[int]) -> int | None:
+    def step(self, most: int | None = None, **sent: list[int | None]) -> int | None:
         """Sends messages with these times to the partitions a, b and c, and reads a micro-batch."""
         for name, times in sent.items():
             self.log.setdefault({"a": A, "b": B, "c": C}[name], []).extend(times)
@@ -68,6 +71,15 @@ def test_an_idle_partition_holds_nothing_back_and_one_with_messages_waiting_is_n
     assert stream.step() == 28
     stream.now_ms = 30_000
     assert stream.step() == 90  # all are idle
+
+
+def test_a_partition_whose_messages_are_no_rows_becomes_idle():
+    stream = Stream(timeout_ms=100)
+    stream.step(a=[10], b=[1])
+    stream.now_ms = 99
+    assert stream.step(a=[20], b=[None]) == 1
+    stream.now_ms = 100
+    assert stream.step(b=[None, None]) == 20
 
 
 def test_a_position_changes_without_messages_where_a_partition_becomes_idle_and_only_then():

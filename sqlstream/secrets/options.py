@@ -76,7 +76,8 @@ _HEADERS = """
 _HARMLESS_HEADERS = frozenset(_HEADERS.split())
 _HARMLESS_PROPERTIES = re.compile(
     r"bootstrap\.servers | group\.id | client\.(id|rack) | security\.protocol | sasl\.mechanism | acks | retries"
-    r"| compression\.type | isolation\.level | auto\.offset\.reset | enable\.idempotence | transactional\.id"
+    r"| compression\.type | isolation\.level | auto\.offset\.reset | commit\.offsets\.on\.checkpoint"
+    r"| enable\.idempotence | transactional\.id"
     r"| ssl\.(protocol|provider|cipher\.suites|enabled\.protocols|endpoint\.identification\.algorithm)"
     r"| ssl\.(keystore|truststore)\.(type|location) | sasl\.kerberos\.service\.name"
     r"| fs\.s3a\.(endpoint|path\.style\.access)"

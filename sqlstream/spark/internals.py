@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
 
 PROBES: tuple[tuple[str, str], ...] = (
     ("pyspark.SparkContext", "_gateway"),
@@ -64,6 +65,24 @@ def make_active(spark: SparkSession) -> None:
     session, jvm = attribute(spark, "_jsparkSession"), java_of(spark)
     if sessions is not None and session is not None and jvm is not None:
         sessions(jvm).setActiveSession(session)
+
+
+_OF_SOURCES = "SQLSTREAM_WORKERS"
+
+
+def register_source(spark: SparkSession, source: type[DataSource]) -> None:
+    """Registers a data source in Python, and makes the session the active one.
+
+    Its readers get workers of their own. Spark lends workers in turns to whoever has the same environment: readers that
+    only say what is to be read would else take those that hold the consumers, and leave them theirs.
+    """
+    make_active(spark)
+    environment: dict[str, str] = attribute(spark, "sparkContext", "environment") or {}  # none through Spark Connect
+    environment[_OF_SOURCES] = "sources"
+    try:
+        spark.dataSource.register(source)
+    finally:
+        environment.pop(_OF_SOURCES, None)
 
 
 def paths_of_sources(rows: DataFrame) -> list[str | None] | None:

@@ -49,8 +49,7 @@ class ObjectConsumer:
         return self._consumer.get_watermark_offsets(_place(slot), timeout=seconds)
 
     def known_end(self, slot: Slot) -> int:
-        known = self._consumer.get_watermark_offsets(_place(slot), cached=True)
-        return -1 if known is None else known[1]
+        return self._consumer.get_watermark_offsets(_place(slot), cached=True)[1]
 
     def fetch(self, slots: Mapping[Slot, int], seconds: float) -> Fetched:
         fetched = self._fetched(slots, seconds)

@@ -35,6 +35,7 @@ SENT = pa.schema([("sent", pa.int64())])
 _AT_ONCE = 10_000
 _SECONDS = 30
 _AT_MOST_SECONDS = 2
+_OF_IDEMPOTENT = 5  # requests on their way
 _NO_PARTITION = -1  # librdkafka chooses
 
 
@@ -118,11 +119,15 @@ def producer_of(properties: Mapping[str, str], **own: Any) -> Producer:
 
 def keeping_order(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties by which messages of a partition keep their order: as Java's, a producer is idempotent, unless
-    brokers need not all have a message, or the properties say otherwise. Then one request at a time is on its way: one
-    that is repeated would follow its successor.
+    the properties say otherwise, or do not go with that: brokers need not all have a message, none is sent again, or
+    more than five requests are on their way. Else one request at a time is: one that is repeated would follow its
+    successor.
     """
     acks = properties.get("acks", properties.get("request.required.acks", "all"))
-    if acks in ("all", "-1") and properties.get("enable.idempotence", "true").lower() == "true":
+    again = properties.get("retries", properties.get("message.send.max.retries", "1"))
+    at_once = properties.get("max.in.flight.requests.per.connection", properties.get("max.in.flight", "1"))
+    goes = acks in ("all", "-1") and again != "0" and not (at_once.isdecimal() and int(at_once) > _OF_IDEMPOTENT)
+    if properties.get("enable.idempotence", "true" if goes else "false").lower() == "true":
         return {"enable.idempotence": "true"}
     return {"max.in.flight.requests.per.connection": "1"}
 

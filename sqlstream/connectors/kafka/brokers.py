@@ -412,7 +412,7 @@ class Brokers:
         """
         from confluent_kafka import KafkaException  # an optional package
 
-        if self._settings.group is None or not offsets:
+        if self._settings.group is None or not self._settings.commits or not offsets:
             return True
         try:
             self._known_group.commit(offsets)

@@ -14,6 +14,7 @@ PREFIX = "properties."
 JAAS = "sasl.jaas.config"
 
 _RENAMED = {
+    "client.id.prefix": "client.id",
     "compression.gzip.level": "compression.level",
     "compression.lz4.level": "compression.level",
     "compression.zstd.level": "compression.level",
@@ -28,7 +29,9 @@ _RENAMED = {
 }
 """Properties of another name and the same meaning."""
 
-_OURS = ("auto.commit.interval.ms", "auto.offset.reset", "enable.auto.commit", "group.id")
+COMMITS = "commit.offsets.on.checkpoint"
+"""A property of Flink's."""
+_OURS = ("auto.commit.interval.ms", "auto.offset.reset", COMMITS, "enable.auto.commit", "group.id")
 """Properties that the source follows itself: offsets are in the checkpoint, and committed for monitoring only."""
 
 _BY_SPARK = "or set 'kafka.client' = 'spark', which reads with the client of Java"
@@ -42,6 +45,7 @@ _REFUSED = {
     "max.poll.records": "Write 'source.max-rows-per-trigger'.",
     "partitioner.class": "Write 'sink.partitioner'.",
     "partitioner.ignore.keys": "Leave it out, or write 'sink.partitioner' = 'round-robin'.",
+    "partition.discovery.interval.ms": "Write 'scan.topic-partition-discovery.interval'.",
     "partition.assignment.strategy": "Leave it out: each partition is read by one task.",
     "sasl.client.callback.handler.class": f"Leave it out, {_BY_SPARK}.",
     "security.providers": f"Leave it out, {_BY_SPARK}.",

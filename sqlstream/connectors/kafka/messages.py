@@ -20,6 +20,7 @@ from sqlstream.connectors.formats import (
     REFUSED_OF_FORMATS,
     check_format,
 )
+from sqlstream.connectors.kafka.client import COMMITS
 from sqlstream.connectors.schema_formats import SCHEMA_FORMATS, SCHEMA_OPTIONS
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import MISSING_OPTION, NAME, WRONG_VALUE, Option, hint_of, one_of, parsed
@@ -249,7 +250,8 @@ def _properties(values: Mapping[str, Any]) -> dict[str, str]:
     options = {
         f"kafka.{k.removeprefix(prefix)}": v for k, v in values.items() if k.startswith(prefix) and v is not None
     }
-    options.pop("kafka.group.id", None)
+    for ours in ("kafka.group.id", f"kafka.{COMMITS}"):
+        options.pop(ours, None)
     return options
 
 

@@ -168,10 +168,11 @@ class Bound:
 @dataclass(frozen=True)
 class TopicSettings:
     """Which messages a table has. ``properties``: those of librdkafka. ``pattern``: of topics, in place of ``topics``.
-    ``reset``: where partitions begin that lack the offset of the start, of a group or a specific one: ``earliest``,
-    ``latest`` or ``none``. ``most``: the most messages of a micro-batch, which should take no longer than ``wanted_ms``
-    (``connectors.pace.Pace``), and ``most_bytes`` those of their keys and values, as far as a few tell their size.
-    ``discovery_ms``: how often new partitions are looked for.
+    ``commits``: whether what is written is committed for the ``group``. ``reset``: where partitions begin that lack
+    the offset of the start, of a group or a specific one: ``earliest``, ``latest`` or ``none``. ``most``: the most
+    messages of a micro-batch, which should take no longer than ``wanted_ms`` (``connectors.pace.Pace``), and
+    ``most_bytes`` those of their keys and values, as far as a few tell their size. ``discovery_ms``: how often new
+    partitions are looked for.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -186,6 +187,7 @@ class TopicSettings:
     skips_lost: bool
     wanted_ms: int = 0
     most_bytes: int | None = None
+    commits: bool = True
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

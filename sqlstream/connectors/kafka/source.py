@@ -14,7 +14,7 @@ from sqlstream.connectors.change_formats import CHANGE_FORMATS
 from sqlstream.connectors.connector import NOT_REAL_TIME
 from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.files.tables import BYTES_PER_TRIGGER
-from sqlstream.connectors.kafka.client import PREFIX, check_properties, client_properties
+from sqlstream.connectors.kafka.client import COMMITS, PREFIX, check_properties, client_properties
 from sqlstream.connectors.kafka.messages import (
     FORMAT,
     FORMAT_OF_VALUES,
@@ -29,6 +29,7 @@ from sqlstream.connectors.kafka.offsets import Bound, TopicSettings, specific_of
 from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, has_schema
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import (
+    BOOLEAN,
     DURATION,
     MISSING_OPTION,
     NAME,
@@ -49,6 +50,7 @@ from sqlstream.udfs.lookup.sources.clients import no_package
 
 CLIENT, LIBRDKAFKA = "kafka.client", "librdkafka"
 _GROUP, _RESET = "properties.group.id", "properties.auto.offset.reset"
+_COMMITS = f"{PREFIX}{COMMITS}"
 _MOST = "source.max-rows-per-trigger"
 
 TOKENS = f"{PREFIX}{FUNCTION}"
@@ -67,6 +69,7 @@ CLIENT_OPTIONS = (
         NAME,
         "The consumer group whose offsets are committed, so that its lag is seen; the job goes on from its checkpoint.",
     ),
+    Option(_COMMITS, BOOLEAN, "Whether they are committed, when their micro-batch is written.", "true"),
     Option(
         "properties.auto.offset.reset",
         one_of("earliest", "latest", "none"),
@@ -170,6 +173,7 @@ def topic_settings(values: Mapping[str, Any]) -> TopicSettings:
         topics=tuple(name.strip() for name in (values["topic"] or "").split(";") if name.strip()),
         pattern=values["topic-pattern"],
         group=values[_GROUP],
+        commits=values[_COMMITS],
         start=Bound(**_bound(values, "startup")),
         stop=None if stop["mode"] == "unbounded" else Bound(**stop),
         reset=values[_RESET] or "none",

@@ -27,7 +27,7 @@ from sqlstream.connectors.changes.server import ChangeServer
 from sqlstream.connectors.pace import Pace
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
-from sqlstream.spark.internals import make_active
+from sqlstream.spark.internals import register_source
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
 from sqlstream.udfs.database_changes import CHANGES, INDEX, NO_FILE, PLACES, PLACES_DDL, ROWS
@@ -71,8 +71,7 @@ def changes_of_table(spark: SparkSession, settings: ChangeSettings) -> DataFrame
     import base64
     import pickle
 
-    make_active(spark)
-    spark.dataSource.register(ChangePlaces)
+    register_source(spark, ChangePlaces)
     options = {_SETTINGS: base64.b64encode(pickle.dumps(settings)).decode()}
     places = spark.readStream.format(ChangePlaces.name()).options(**options).load()
     ddl = ", ".join(f"{f.name} {from_arrow(f.type).ddl()}" for f in settings.server.table.result)

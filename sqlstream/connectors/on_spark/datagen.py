@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from sqlstream.spark.internals import make_active
+from sqlstream.spark.internals import register_source
 
 try:  # as in ``spark.streams``, but this module goes to workers by value
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -141,7 +141,6 @@ def row_numbers(spark: SparkSession, options: Mapping[str, Any]) -> DataFrame:
     """
     # The workers of a remote cluster need not have this package installed.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-    make_active(spark)
-    spark.dataSource.register(RowNumbers)
+    register_source(spark, RowNumbers)
     reader = spark.readStream.format(RowNumbers.name()).options(**options)
     return reader.option("partitions", spark.conf.get("spark.sql.shuffle.partitions")).load()

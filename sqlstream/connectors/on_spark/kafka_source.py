@@ -31,7 +31,7 @@ from sqlstream.connectors.kafka.offsets import (
 )
 from sqlstream.connectors.kafka.watermarks import IdlePartitions, PartitionWatermarks
 from sqlstream.connectors.pace import Pace
-from sqlstream.spark.internals import make_active
+from sqlstream.spark.internals import register_source
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka.fetch import RANGES, RANGES_DDL, FetchedMessages, LiftedMessages, RowsOfTopics
@@ -116,8 +116,7 @@ def ranges_of_topics(
     """Returns the ranges of offsets (``udfs.kafka.fetch.RANGES``) that tasks fetch, as a streaming DataFrame, or, if
     ``finished``, as a batch DataFrame.
     """
-    make_active(spark)
-    spark.dataSource.register(TopicRanges)
+    register_source(spark, TopicRanges)
     reader = spark.read if finished else spark.readStream
     options = {_SETTINGS: settings.to_json(), "tasks": str(shuffle_tasks(spark))}
     if watermark is not None:

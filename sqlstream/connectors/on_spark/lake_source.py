@@ -32,7 +32,7 @@ from sqlstream.connectors.lakes.versions import (
     between,
 )
 from sqlstream.planner.catalog import Table
-from sqlstream.spark.internals import make_active
+from sqlstream.spark.internals import register_source
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
 from sqlstream.udfs.exchange import part_fields
@@ -55,8 +55,7 @@ def file_splits(environment: Environment, settings: LakeSettings) -> DataFrame:
     finished data, a batch DataFrame.
     """
     spark = environment.spark
-    make_active(spark)
-    spark.dataSource.register(LakeFiles)
+    register_source(spark, LakeFiles)
     filters = base64.b64encode(pickle.dumps(settings.filters)).decode()
     options = {_SETTINGS: settings.to_json(), _FILTERS: filters, "tasks": str(shuffle_tasks(spark))}
     return environment.reader.format(LakeFiles.name()).options(**options).load()

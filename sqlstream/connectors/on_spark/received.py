@@ -32,7 +32,7 @@ from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering.hidden_columns import present
 from sqlstream.secrets import Secrets
-from sqlstream.spark.internals import make_active
+from sqlstream.spark.internals import register_source
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.hiding import hiding
@@ -68,8 +68,7 @@ class ReceivingSettings:
 
 def messages_of(spark: SparkSession, settings: ReceivingSettings) -> DataFrame:
     """Returns messages as a streaming DataFrame with the columns of the settings, and NUMBER."""
-    make_active(spark)
-    spark.dataSource.register(ReceivedMessages)
+    register_source(spark, ReceivedMessages)
     options = {_SETTINGS: base64.b64encode(pickle.dumps(settings)).decode()}
     return spark.readStream.format(ReceivedMessages.name()).options(**options).load()
 

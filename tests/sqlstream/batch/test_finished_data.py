@@ -428,7 +428,8 @@ def test_rows_that_have_an_order_are_written_in_it(session: Session, tmp_path: P
         f"CREATE OR REPLACE TABLE kept (id BIGINT, note STRING) "
         f"WITH ('connector' = 'filesystem', 'format' = 'csv', 'path' = '{tmp_path}')"
     )
-    session.sql(f"INSERT INTO kept {query}").wait()
+    job = session.sql(f"INSERT INTO kept {query}")
+    assert isinstance(job, Job) and job.wait()
     (file,) = tmp_path.glob("*.csv")
     assert [int(line.partition(",")[0]) for line in file.read_text().splitlines()] == list(range(count))
 

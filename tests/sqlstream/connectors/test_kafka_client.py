@@ -97,6 +97,7 @@ def properties(**given: str) -> dict[str, str]:
             {"fetch.wait.max.ms": "5", "socket.timeout.ms": "5000"},
         ),
         ({"group_id": "g", "auto_offset_reset": "latest", "client_id": "c"}, {"client.id": "c"}),
+        ({"commit_offsets_on_checkpoint": "false", "client_id_prefix": "c"}, {"client.id": "c"}),
     ],
 )  # fmt: skip
 def test_properties_of_java_become_those_of_librdkafka(java: dict[str, str], expected: dict[str, str]):

@@ -80,6 +80,7 @@ def test_messages_of_a_partition_keep_their_order_also_without_idempotence() -> 
     assert keeping_order({}) == keeping_order({"acks": "-1"}) == {"enable.idempotence": "true"}
     assert keeping_order({"acks": "1"}) == keeping_order({"request.required.acks": "0"}) == one
     assert keeping_order({"acks": "all", "enable.idempotence": "False"}) == one
+    assert keeping_order({"retries": "0"}) == keeping_order({"max.in.flight.requests.per.connection": "6"}) == one
 
 
 def test_a_time_that_librdkafka_takes_for_the_present_is_refused() -> None:

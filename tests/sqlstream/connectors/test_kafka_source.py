@@ -375,6 +375,10 @@ def test_offsets_of_the_group_are_committed_for_others_to_see_once_their_micro_b
     assert topics.committed("seen", topic) == 2
     assert run.batch() == []
     assert topics.committed("seen", topic) == 3
+    hidden = Run(topics.settings(topic, stop=None, group="hidden", commits=False))
+    assert hidden.batch() == [b"a", b"b", b"c"]
+    assert hidden.batch() == []
+    assert topics.committed("hidden", topic) is None
 
 
 def test_offsets_that_brokers_do_not_take_are_committed_later_also_of_a_silent_topic(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
 
 from sqlstream.spark import internals
 from sqlstream.spark.private_settings import start_java
@@ -60,3 +65,30 @@ def test_the_host_stands_for_an_endpoint_that_is_not_known():
 
 def test_an_error_without_the_words_of_java_has_none():
     assert internals.java_trace(ValueError()) is None
+
+
+@pytest.mark.spark
+def test_readers_of_sources_have_workers_of_their_own(spark: SparkSession):
+    class Reader(DataSourceReader):
+        def read(self, partition: object) -> Iterator[tuple[str | None]]:
+            yield (os.environ.get("SQLSTREAM_WORKERS"),)
+
+    class Workers(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "workers_of_sources"
+
+        def schema(self) -> str:
+            return "of_source STRING"
+
+        def reader(self, schema: object) -> DataSourceReader:
+            return Reader()
+
+    def seen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            here = pa.array([os.environ.get("SQLSTREAM_WORKERS")], pa.string())
+            yield pa.RecordBatch.from_arrays([batch.column(0), here], ["of_source", "of_others"])
+
+    internals.register_source(spark, Workers)
+    rows = spark.read.format(Workers.name()).load().mapInArrow(seen, "of_source STRING, of_others STRING")
+    assert [tuple(row) for row in rows.collect()] == [("sources", None)]

@@ -235,7 +235,7 @@ class Brokers:
         ]
         self._accept(losses)
         begun = after_losses({p: earliest[p] for p in new}, losses, earliest)
-        gone = [p for p in position.next if p not in known and self._misses(p, position)]
+        gone = [p for p in self._named(position.next) if p not in known and self._misses(p, position)]
         if gone and not self._settings.skips_lost:
             raise losing(f"{gone[0].topic}[{gone[0].number}] does not exist any more")
         return latest, begun
@@ -284,10 +284,20 @@ class Brokers:
         """The partitions of the topics, as they were at most so long ago as ``discovery_ms`` says."""
         now = time.monotonic()
         if self._listed is None or now - self._listed[0] > self._settings.discovery_ms / 1000:
-            found = self._whole_list({*known})
+            found = self._whole_list({*self._named(known)})
             self._listed = (now, found)
             self.ids = self._ids({p.topic for p in found})
         return self._listed[1]
+
+    def _named(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those of topics that the table still names. A position keeps others, should they come again."""
+        return [p for p in partitions if self._is_of_table(p.topic)]
+
+    def _is_of_table(self, topic: str) -> bool:
+        pattern = self._settings.pattern
+        if pattern is None:
+            return topic in self._settings.topics
+        return topic not in _OF_KAFKA and re.fullmatch(pattern, topic) is not None
 
     def _whole_list(self, known: set[Partition]) -> list[Partition]:
         """A list with those that are ``known``, unless they stay away: it may be incomplete while brokers start."""
@@ -322,12 +332,7 @@ class Brokers:
     def _list(self) -> list[Partition]:
         with self._asking():
             topics = self._admin.list_topics(timeout=_SECONDS).topics
-        pattern = self._settings.pattern
-        if pattern is not None:
-            names = [name for name in topics if re.fullmatch(pattern, name) and name not in _OF_KAFKA]
-        else:
-            names = [*dict.fromkeys(self._settings.topics)]
-        return sorted(Partition(name, n) for name in names if name in topics for n in topics[name].partitions)
+        return sorted(Partition(name, n) for name in filter(self._is_of_table, topics) for n in topics[name].partitions)
 
     # --- offsets --------------------------------------------------------------------------------------------------
 

@@ -163,7 +163,7 @@ def require_topic(properties: Mapping[str, str], topic: str, creation: NewTopic 
     from sqlstream.udfs.kafka.produce import producer_of  # Arrow
 
     producer = producer_of(properties)
-    if not _exists(producer, properties, topic):
+    if _leaders(producer, properties, topic) is None:
         if creation is None:
             message = f'topic "{topic}" does not exist'
             hint = f"Create it, correct the option \"topic\", or let the job create it: '{CREATE}' = 'true'."
@@ -171,10 +171,12 @@ def require_topic(properties: Mapping[str, str], topic: str, creation: NewTopic 
         _create(producer, properties, topic, creation)
 
 
-def _exists(producer: Producer, properties: Mapping[str, str], topic: str) -> bool:
-    """Whether brokers have the topic. All are asked for, because brokers may create one that is asked for by name."""
+def _leaders(producer: Producer, properties: Mapping[str, str], topic: str) -> list[int] | None:
+    """The broker that leads each partition of a topic, less than 0 where none does; None where there is no such topic.
+    All are asked for, because brokers may create one that is asked for by name.
+    """
     found = _asked(properties, lambda: producer.list_topics(timeout=_SECONDS)).topics.get(topic)
-    return found is not None and all(p.leader >= 0 for p in found.partitions.values())
+    return None if found is None else [partition.leader for partition in found.partitions.values()]
 
 
 def _asked(properties: Mapping[str, str], ask: Callable[[], Any]) -> Any:
@@ -211,7 +213,7 @@ def _create(producer: Producer, properties: Mapping[str, str], topic: str, creat
     finally:
         admin.close(client)
     deadline = time.monotonic() + _SECONDS
-    while not _exists(producer, properties, topic):  # until its partitions have leaders
+    while min(_leaders(producer, properties, topic) or [-1]) < 0:
         if time.monotonic() > deadline:
             message = f'topic "{topic}" was created, and its partitions have no leaders'
             raise ConnectorError(NOT_CREATED, message, hint="See whether enough brokers run.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 
 from sqlstream.connectors import validate
 from sqlstream.connectors.kafka.client import client_properties
-from sqlstream.connectors.kafka.sink import NewTopic, new_topic
+from sqlstream.connectors.kafka.sink import NewTopic, new_topic, require_topic
 from sqlstream.errors import ConnectorError, SqlStreamError
 from sqlstream.planner.catalog import Table
 from sqlstream.session import Session
@@ -121,3 +122,14 @@ def test_a_target_is_what_was_declared_with_columns_in_place_of_metadata(make_ta
     assert table.target.written_metadata == {"at": "timestamp"} and table.written_metadata == {}
     by_spark = make_table("kafka", "a INT", {"at": "timestamp"}, kafka__client="spark", **given)
     assert by_spark.target is by_spark
+
+
+def test_a_topic_whose_partitions_have_no_leader_exists(monkeypatch: pytest.MonkeyPatch):
+    """A broker is down: what is sent waits for it, and nobody is told to create a topic that is there."""
+    partitions = {0: SimpleNamespace(leader=-1), 1: SimpleNamespace(leader=2)}
+    listed = SimpleNamespace(topics={"t": SimpleNamespace(partitions=partitions)})
+    asked = SimpleNamespace(list_topics=lambda timeout: listed)
+    monkeypatch.setattr("sqlstream.udfs.kafka.produce.producer_of", lambda properties: asked)
+    require_topic({}, "t", None)
+    with pytest.raises(ConnectorError, match='topic "u" does not exist'):
+        require_topic({}, "u", None)

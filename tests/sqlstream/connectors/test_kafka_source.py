@@ -509,3 +509,19 @@ def test_a_partition_with_an_open_transaction_is_not_idle(topics: Topics):
     assert lifts(job) == [9_000_000]
     time.sleep(0.1)
     assert lifts(job) == [30_000_000]  # both are idle
+
+
+def test_a_topic_that_the_table_names_no_longer_is_left_and_gone_on_with_where_it_is_named_again(topics: Topics):
+    first, second = topics.create(), topics.create()
+    topics.send(first, b"a")
+    topics.send(second, b"x")
+    both = Run(topics.settings(first, stop=None, topics=(first, second)))
+    assert sorted(both.batch()) == [b"a", b"x"]
+    topics.send(first, b"b")
+    topics.send(second, b"y")
+    begun = time.monotonic()
+    alone = Run(topics.settings(first, stop=None), both.position)
+    assert alone.batch() == [b"b"]
+    assert time.monotonic() - begun < 4  # an incomplete list is made again for 5 s
+    again = Run(topics.settings(first, stop=None, topics=(first, second)), alone.position)
+    assert again.batch() == [b"y"]

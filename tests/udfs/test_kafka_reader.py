@@ -26,6 +26,7 @@ class Listed:
         self.assigned: list[list[tuple[int, int]]] = []
         self.left: list[list[int]] = []
         self.bounds: list[tuple[int, int] | int | None] = []
+        self.told = -1001
 
     def assign(self, places: Iterable[TopicPartition]) -> None:
         self.assigned.append([(place.partition, place.offset) for place in places])
@@ -33,7 +34,11 @@ class Listed:
     def incremental_unassign(self, places: Iterable[TopicPartition]) -> None:
         self.left.append([place.partition for place in places])
 
-    def get_watermark_offsets(self, place: TopicPartition, timeout: float) -> tuple[int, int] | None:
+    def get_watermark_offsets(
+        self, place: TopicPartition, timeout: float = 0, cached: bool = False
+    ) -> tuple[int, int] | None:
+        if cached:
+            return 0, self.told
         answer = self.bounds.pop(0)
         if isinstance(answer, int):
             raise KafkaException(KafkaError(answer))
@@ -116,6 +121,12 @@ def test_a_partition_that_is_shorter_than_it_was_has_lost_messages(monkeypatch: 
         read(reader, p0=Span(2, 3))
     with pytest.raises(ConnectorError, match=r"SS590: Kafka does not say what t\[0\] holds: .+"):
         read(reader, p0=Span(2, 3))
+
+
+def test_messages_of_a_transaction_that_has_not_ended_are_not_lost():
+    reader, consumer = reader_of()
+    consumer.batches, consumer.bounds, consumer.told = [[END], [message(0, 2, b"late")]], [(0, 2)], 3
+    assert read(reader, p0=Span(2, 3)) == [b"late"]
 
 
 def test_a_login_that_fails_names_no_partition():

@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sqlstream.formats.time_texts import in_micros
 from sqlstream.udfs.bad_records import BAD
 from sqlstream.udfs.exchange import newest_time
 from sqlstream.udfs.expressions.evaluation import is_true, whole_column
 from sqlstream.udfs.expressions.tree import Added, Column, ColumnStep
-from sqlstream.udfs.files.splits import SplitRows, in_micros
+from sqlstream.udfs.files.splits import SplitRows
 
 ROWS_READ, ROWS_GIVEN, ROWS_BAD = "__rows_read", "__rows_given", "__rows_bad"
 """BIGINT columns: NULL in rows of the result. One more row, of the task, has the number of rows that it has read there,

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from sqlstream.udfs.event_times import END_OF_INPUT
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, Kernel
 from sqlstream.udfs.keys import hash_of_values
+from sqlstream.udfs.lifts import LIFT
 
 TICK = "__tick"
 """BIGINT column of the exchange's input: microseconds of a tick of processing time, NULL for rows of data."""
@@ -42,10 +43,6 @@ LATE = "__late"
 HOLD = "__hold"
 """BIGINT column between operators, in microseconds: an operator below holds the watermark, which must not reach this
 time; END_OF_TIME when it stops holding. All other columns are NULL."""
-
-LIFT = "__lift"
-"""BIGINT column of rows whose source says how far the watermark may go, whatever their own times: that time in
-microseconds, the same for all rows of a micro-batch; NULL if it stays."""
 
 PARTS = ("__part_time", "__part_name", "__part_start")
 """BIGINT, STRING and BIGINT columns of the exchange's input: the place of the file, and of the split of it, that a row
@@ -491,14 +488,6 @@ def _of_data(table: pa.Table) -> pa.Table:
             if column.null_count < len(column):
                 table = table.filter(pc.is_null(column))
     return table.drop_columns([name for name in (TICK, HOLD, LATE_TABLE, LATE, LIFT) if name in table.column_names])
-
-
-def lift_of(places: Iterable[pa.RecordBatch]) -> int | None:
-    """The time that the watermark may reach behind the micro-batch of a task's source splits; None if it stays, and for
-    splits without LIFT.
-    """
-    lifts = (lift for batch in places if LIFT in batch.schema.names for lift in batch.column(LIFT).to_pylist())
-    return next((lift for lift in lifts if lift is not None), None)
 
 
 # --- chained operators: rows are handed over without an exchange ----------------------------------------------

@@ -16,8 +16,9 @@ from sqlstream.grammar.dialect import SparkWithTime
 from sqlstream.planner.catalog import RowKind
 from sqlstream.planner.expressions import as_expression
 from sqlstream.udfs.event_times import END_OF_INPUT, LATEST
-from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, LIFT, PARTS
+from sqlstream.udfs.exchange import CLOCK, HOLD, LATE, LATE_TABLE, PARTS
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, ROW_KIND
+from sqlstream.udfs.lifts import LIFT
 
 EPOCH_SHIFT_MS = 62_135_596_800_000
 """Milliseconds from 0001-01-01 to 1970-01-01."""

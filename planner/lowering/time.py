@@ -30,7 +30,8 @@ from sqlstream.planner.lowering.hidden_columns import (
 from sqlstream.planner.nodes import AssignTime, Project, Scan
 from sqlstream.planner.physical.steps import Mark, WatermarkSource
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
-from sqlstream.udfs.exchange import LATE_TABLE, LIFT
+from sqlstream.udfs.exchange import LATE_TABLE
+from sqlstream.udfs.lifts import LIFT
 
 # --- checks of event times as SQL text: they must not be NULL or out of the range that kernels can compute -------
 

@@ -10,10 +10,10 @@ import click
 import pyarrow as pa
 
 from sqlstream.cli.output import working, writer_for
-from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.client import PREFIX, client_properties
-from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
 from sqlstream.connectors.kafka.source import require_librdkafka
+from sqlstream.sources.kafka.brokers import Brokers
+from sqlstream.sources.kafka.offsets import Bound, TopicSettings
 from sqlstream.udfs.kafka.fetch import RANGES, FetchedMessages
 from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC
 

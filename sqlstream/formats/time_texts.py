@@ -180,6 +180,11 @@ class IntervalRule(TextRule):
         return pc.coalesce(_array(np.where(negative, -amounts, amounts), fits, pa.duration("us")), in_millis)
 
 
+def in_micros(values: pa.Array) -> pa.Array:
+    """Timestamps as BIGINT microseconds."""
+    return values.cast(pa.timestamp("us")).view(pa.int64())
+
+
 def instants(local: pa.Array, zone: str) -> pa.Array:
     """Converts local times of the zone into TIMESTAMP values, which are in UTC. Raises ArrowInvalid for an unknown
     zone.

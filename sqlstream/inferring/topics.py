@@ -9,9 +9,7 @@ from itertools import pairwise
 from urllib.parse import unquote, urlsplit
 
 from sqlstream.connectors.connector import WRONG_COLUMN
-from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.client import PREFIX, client_properties
-from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
 from sqlstream.connectors.kafka.source import require_librdkafka
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.avro_schema import SchemaError
@@ -22,6 +20,8 @@ from sqlstream.inferring.proposal import NO_SAMPLE, Sample
 from sqlstream.inferring.texts import form_of
 from sqlstream.inferring.types import InferredColumn
 from sqlstream.secrets import secret_texts
+from sqlstream.sources.kafka.brokers import Brokers
+from sqlstream.sources.kafka.offsets import Bound, TopicSettings
 from sqlstream.udfs.kafka.fetched import PARTITION, TOPIC, Slot
 from sqlstream.udfs.kafka.reader import Span
 from sqlstream.udfs.kafka.samples import sample

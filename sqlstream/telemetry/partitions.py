@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlstream.connectors.kafka.offsets import Partition, Position, ranges
+from sqlstream.sources.kafka.offsets import Partition, Position, ranges
 from sqlstream.udfs.texts import json_of
 
 

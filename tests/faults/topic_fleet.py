@@ -16,9 +16,9 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from sqlstream.connectors.kafka.brokers import Brokers
-from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
 from sqlstream.errors import ConnectorError
+from sqlstream.sources.kafka.brokers import Brokers
+from sqlstream.sources.kafka.offsets import Bound, TopicSettings
 from sqlstream.udfs.kafka.admin import admin_of
 from tests.faults.kafka_cluster import BROKERS, LOGIN, Servers
 from tests.faults.running import Fleet

@@ -30,6 +30,11 @@ def _seconds(code: str) -> float:
     return time.perf_counter() - started
 
 
+def test_what_plans_micro_batches_loads_neither_planner_nor_pandas() -> None:
+    """Spark starts a process for it with each query, and reads nothing before."""
+    assert modules_after("import sqlstream.sources.kafka.ranges").isdisjoint({"pandas", "sqlglot", "lark"})
+
+
 NO_SPARK = (
     "SHOW TABLES",
     "SHOW CREATE TABLE t",

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from sqlstream.udfs.exchange import BYTES_PER_BLOB, CLOCK, LIFT, lift_of
+from sqlstream.udfs.exchange import BYTES_PER_BLOB, CLOCK
 from sqlstream.udfs.files.shared import CONTENT, ROWS, TASK, PackedRows, SharedRows
 from sqlstream.udfs.files.splits import FromFile, SplitRows
+from sqlstream.udfs.lifts import LIFT, lift_of
 
 READ = pa.schema({"k": pa.string(), "n": pa.int64(), "ts": pa.timestamp("us")})
 SPLITS = pa.RecordBatch.from_pydict({CLOCK: [17]}, pa.schema({CLOCK: pa.int64()}))

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from sqlstream.errors import ExecutionError
 from sqlstream.formats.decoder import Decoded, Fault
 from sqlstream.formats.file_access import FileAccess
+from sqlstream.formats.time_texts import in_micros
 from sqlstream.udfs.bad_records import BAD_ROW, READ_FROM, READ_LINE
 from sqlstream.udfs.event_times import EARLIEST, LATEST, OUT_OF_RANGE, out_of_range
-from sqlstream.udfs.files.splits import FILE, LENGTH, FileRange, FileRows, Piece, in_micros, naming
+from sqlstream.udfs.files.splits import FILE, LENGTH, FileRange, FileRows, Piece, naming
 from sqlstream.udfs.messages import BAD_TYPE, rows_of_bad, with_bad, with_column
 
 

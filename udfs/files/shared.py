@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sqlstream.udfs.exchange import CLOCK, LIFT, from_bytes, gathered, lift_of, pieces, to_bytes
+from sqlstream.udfs.exchange import CLOCK, from_bytes, gathered, pieces, to_bytes
 from sqlstream.udfs.files.splits import SplitRows
 from sqlstream.udfs.kernel import KEY_HASH
+from sqlstream.udfs.lifts import LIFT, lift_of
 
 TASK = "task"
 """INT column of packed rows: a number of the task that has read them, by which Spark divides them."""

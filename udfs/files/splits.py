@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from sqlstream.errors import ExecutionError, repeating
 from sqlstream.formats.file_access import LOCAL, FileAccess, StoreAccess
 from sqlstream.formats.store_errors import store_error
+from sqlstream.formats.time_texts import in_micros
 from sqlstream.udfs.assigners.assigner import NULL_EVENT_TIME
 from sqlstream.udfs.event_times import EARLIEST, HINT, LATEST, OUT_OF_RANGE, out_of_range
 from sqlstream.udfs.exchange import PARTS
@@ -222,11 +223,6 @@ class FileRows(SplitRows):
 
 def _in_file(piece: Piece, path: str, row: int) -> str:
     return f'in {piece.place(row)} of file "{path}"'
-
-
-def in_micros(values: pa.Array) -> pa.Array:
-    """Timestamps as BIGINT microseconds."""
-    return values.cast(pa.timestamp("us")).view(pa.int64())
 
 
 def _require_time(times: pa.Array, name: str, where: Where) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.udfs.exchange import LIFT, lift_of
 from sqlstream.udfs.kafka import librdkafka
 from sqlstream.udfs.kafka.clients import consumer_of, consumer_settings, wrong_properties
 from sqlstream.udfs.kafka.fetched import FIELDS, PARTITION, PLACES, TOPIC, Fetched, FetchingConsumer, Slot
@@ -17,6 +16,7 @@ from sqlstream.udfs.kafka.reader import Reader, Span
 from sqlstream.udfs.kafka.records import RowsOfMessages
 from sqlstream.udfs.kafka.sizes import SizeCounter, sizes_of
 from sqlstream.udfs.kafka.tokens import FUNCTION
+from sqlstream.udfs.lifts import LIFT, lift_of
 
 TOPIC_ID, BEGIN, END = "topic_id", "begin", "until"
 RANGES_DDL = f"{TOPIC} STRING, {TOPIC_ID} STRING, {PARTITION} INT, {BEGIN} BIGINT, {END} BIGINT, {LIFT} BIGINT"

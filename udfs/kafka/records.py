@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from sqlstream.formats.decoder import Decoded, Fault, OptionalRecords, rows_of_nothing
 from sqlstream.types import from_arrow
 from sqlstream.udfs.bad_records import BAD
-from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka.fetched import DDL, PLACES
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.lifts import LIFT
 from sqlstream.udfs.messages import BAD_TYPE, VALUE, MessageRows, unreadable_record
 
 KEY = "key"

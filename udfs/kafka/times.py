@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlstream.formats.time_texts import InstantRule
+from sqlstream.formats.time_texts import InstantRule, in_micros
 from sqlstream.types import DataType
 from sqlstream.udfs.event_times import EARLIEST, LATEST
-from sqlstream.udfs.files.splits import in_micros
 from sqlstream.udfs.kafka.fetched import FIELDS, PARTITION, PLACES, TOPIC, Slot
 from sqlstream.udfs.kafka.reader import Span
 from sqlstream.udfs.kafka.records import TopicRecords, with_values

@@ -29,7 +29,6 @@ from sqlstream.udfs.exchange import (
     Exchange,
     from_bytes,
     gathered,
-    lift_of,
     pieces,
     to_bytes,
 )
@@ -41,6 +40,7 @@ from sqlstream.udfs.files.shared import PackedRows
 from sqlstream.udfs.files.splits import FILE, SplitRows
 from sqlstream.udfs.garbage import spare_imports
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, MOST_RESULTS, Context, Kernel
+from sqlstream.udfs.lifts import lift_of
 from sqlstream.udfs.spark.internals import arrow_schema
 from sqlstream.udfs.windows.emission import WINDOW_END, WINDOW_START
 

@@ -27,7 +27,7 @@ from sqlstream.planner.physical.column_queries import Selection
 from sqlstream.planner.physical.steps import BlobWatermark, Operator, Read, SharedRead, read_below
 from sqlstream.planner.windows import AlignedWindow
 from sqlstream.udfs.column_rows import SelectedRows
-from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, LIFT, PARTS, Content, Exchange, part_fields
+from sqlstream.udfs.exchange import CLOCK, FIRED, HOLD, LATE, LATE_TABLE, PARTS, Content, Exchange, part_fields
 from sqlstream.udfs.files.parquet import ParquetRows, TableFiles
 from sqlstream.udfs.files.records import RecordRows, RequiredValue
 from sqlstream.udfs.files.shared import PACKED_DDL, TASK, PackedRows, SharedRows
@@ -36,6 +36,7 @@ from sqlstream.udfs.files.splits import FILE, FromFile, SplitRows
 from sqlstream.udfs.kafka.rows import TopicFormat, TopicRows
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, ROW_KIND
 from sqlstream.udfs.keys import can_hash
+from sqlstream.udfs.lifts import LIFT
 from sqlstream.udfs.spark.batches import BLOBS_DDL, packed, shuffle_tasks, to_blobs
 
 TIME = "__row_time"

@@ -20,8 +20,9 @@ from sqlstream.planner.lowering.runtime import Runtime
 from sqlstream.planner.lowering.time import EVENT_TIME, observed
 from sqlstream.planner.physical import PhysicalPlan
 from sqlstream.planner.physical.steps import BlobWatermark, Operator
-from sqlstream.udfs.exchange import BLOBS, FIRED, HOLD, LATE, LATE_TABLE, LIFT, PARTS, TICK, Content, Exchange, Handover
+from sqlstream.udfs.exchange import BLOBS, FIRED, HOLD, LATE, LATE_TABLE, PARTS, TICK, Content, Exchange, Handover
 from sqlstream.udfs.kernel import BARRIER, EMITTED_AHEAD, KEY_HASH, LATE_ROWS, ROWS_TAKEN, Kernel
+from sqlstream.udfs.lifts import LIFT
 from sqlstream.udfs.spark import Watermark, internals
 from sqlstream.udfs.spark.adapter import OUTPUT, PENDING, ROWS_GIVEN, KernelProcessor, Stage
 from sqlstream.udfs.spark.batches import (

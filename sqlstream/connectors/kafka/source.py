@@ -25,7 +25,6 @@ from sqlstream.connectors.kafka.messages import (
     table_of_keys,
     table_of_values,
 )
-from sqlstream.connectors.kafka.offsets import Bound, TopicSettings, specific_offsets
 from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO, has_schema
 from sqlstream.errors import Diagnostic, Span
 from sqlstream.options import (
@@ -43,6 +42,7 @@ from sqlstream.options import (
     wrong_pattern,
 )
 from sqlstream.planner.catalog import Table
+from sqlstream.sources.kafka.offsets import Bound, TopicSettings, specific_offsets
 from sqlstream.spark.java import memory_limit, share_of_micro_batches
 from sqlstream.types import DataType
 from sqlstream.udfs.kafka.tokens import FUNCTION

@@ -24,9 +24,9 @@ from sqlstream.connectors.changes.copies import COPIED, TableCopier
 from sqlstream.connectors.changes.positions import Position
 from sqlstream.connectors.changes.received_log import LOGGED, ReceivedLog, Segment, Taken
 from sqlstream.connectors.changes.server import ChangeServer
-from sqlstream.connectors.pace import Pace
 from sqlstream.errors import ConnectorError
 from sqlstream.secrets import Secrets
+from sqlstream.sources.pace import Pace
 from sqlstream.spark.internals import register_source
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.types import from_arrow
@@ -51,7 +51,7 @@ class ChangeSettings:
 
     * ``server``: which server and table; ``secrets``: what messages must not show of it.
     * ``most``: about how many changes a micro-batch reads at most, which should take no longer than ``wanted_ms``
-      (``connectors.pace.Pace``). ``heartbeat_ms``: after which time without changes the server may forget its log
+      (``sources.pace.Pace``). ``heartbeat_ms``: after which time without changes the server may forget its log
       nevertheless; 0: never.
     * ``folder``: for files. ``confirms``: the server is told what it may forget; False where no checkpoint outlives the
       query.

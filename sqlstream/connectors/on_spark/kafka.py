@@ -39,11 +39,11 @@ from sqlstream.planner.bad_rows import ON_ERROR
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.planner.lowering.hidden_columns import present
 from sqlstream.udfs.bad_records import BAD
-from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka.fetched import FIELDS
 from sqlstream.udfs.kafka.produce import HEADERS as WRITTEN_HEADERS
 from sqlstream.udfs.kafka.produce import TIME
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.lifts import LIFT
 
 _LAST_HEADERS = (
     "map_from_entries(filter(headers, (h, i) -> not exists(slice(headers, i + 2, size(headers)), x -> x.key = h.key)))"

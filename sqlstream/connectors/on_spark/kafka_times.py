@@ -10,18 +10,18 @@ from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
+from sqlglot import exp
 
 from sqlstream.connectors.change_formats import ChangeFormat, Instant, Metadata, change_format, of_message
 from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.kafka.messages import HEADERS, METADATA, table_of_values
-from sqlstream.connectors.kafka.watermarks import counted_time, spelled_time
 from sqlstream.connectors.on_spark.change_messages import change_decoder, envelope_column
 from sqlstream.connectors.on_spark.decoders import session_zone
-from sqlstream.connectors.on_spark.kafka_source import TopicWatermark
 from sqlstream.connectors.on_spark.topic_records import topic_records, upsert_records
 from sqlstream.connectors.table_options import idle_timeout_ms
 from sqlstream.options import wrong_pattern
 from sqlstream.planner.catalog import Column, Table
+from sqlstream.sources.kafka.ranges import TopicWatermark
 from sqlstream.types import DataType
 from sqlstream.udfs.kafka.records import TopicRecords
 from sqlstream.udfs.kafka.times import TopicTimes
@@ -104,3 +104,36 @@ def _of_changes(
         member=instant.member,
         only=tuple((envelope_column(field), pattern) for field, pattern in only.items()),
     )
+
+
+_UNITS = {"TIMESTAMP_SECONDS": 1_000_000, "TIMESTAMP_MILLIS": 1000, "TIMESTAMP_MICROS": 1}
+"""Functions that make a time of a number, with the microseconds that it counts; TO_TIMESTAMP_LTZ is one of them."""
+_WHOLE = ("BIGINT", "INT", "SMALLINT", "TINYINT")
+
+
+def counted_time(table: Table, column: Column) -> tuple[str, int] | None:
+    """Returns the column of whole numbers that an event time is computed from, and the microseconds that they count;
+    None for other event times.
+    """
+    match column.expression:
+        case exp.Anonymous(this=str(function), expressions=[exp.Column(this=exp.Identifier(this=name))]):
+            numbers = next((c for c in table.columns if c.name == name and c.physical), None)
+            if function.upper() in _UNITS and numbers is not None and numbers.type.name in _WHOLE:
+                return numbers.name, _UNITS[function.upper()]
+    return None
+
+
+def spelled_time(table: Table, column: Column) -> str | None:
+    """Returns the column of texts that an event time is converted from: by a cast, or by TO_TIMESTAMP without a format.
+    None for other event times.
+    """
+    match column.expression:
+        case exp.Cast(this=exp.Column(this=exp.Identifier(this=name))):
+            pass
+        case exp.Anonymous(this=str(function), expressions=[exp.Column(this=exp.Identifier(this=name))]):
+            if function.upper() != "TO_TIMESTAMP":
+                return None
+        case _:
+            return None
+    is_text = any(c.name == name and c.physical and c.type.name == "STRING" for c in table.columns)
+    return name if is_text else None

@@ -24,7 +24,6 @@ from sqlstream.connectors.on_spark.change_messages import decode_changes
 from sqlstream.connectors.on_spark.decoders import decoder_of, session_zone
 from sqlstream.connectors.on_spark.messages import as_variants, decoded
 from sqlstream.connectors.on_spark.records import decode
-from sqlstream.connectors.pace import Pace
 from sqlstream.connectors.receiving.receiver import Receiver, Receiving
 from sqlstream.connectors.receiving.spool import Spool
 from sqlstream.connectors.schema_formats import DEBEZIUM_AVRO
@@ -32,6 +31,7 @@ from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.planner.lowering.hidden_columns import present
 from sqlstream.secrets import Secrets
+from sqlstream.sources.pace import Pace
 from sqlstream.spark.internals import register_source
 from sqlstream.spark.streams import SupportsTriggerAvailableNow
 from sqlstream.udfs.bad_records import BAD

@@ -15,18 +15,18 @@ from sqlstream.connectors.connector import columns_of
 from sqlstream.connectors.environment import Environment
 from sqlstream.connectors.formats import records_columns
 from sqlstream.connectors.kafka.messages import HEADERS, METADATA
-from sqlstream.connectors.kafka.offsets import TopicSettings
 from sqlstream.connectors.on_spark.kafka_times import watermark_of_topics
 from sqlstream.connectors.on_spark.messages import as_variants
 from sqlstream.planner.catalog import RowKind, Table
 from sqlstream.planner.lowering.hidden_columns import present
+from sqlstream.sources.kafka.offsets import TopicSettings
 from sqlstream.udfs.bad_records import BAD
-from sqlstream.udfs.exchange import LIFT
 from sqlstream.udfs.kafka.fetch import FetchedMessages
 from sqlstream.udfs.kafka.fetched import FIELDS
 from sqlstream.udfs.kafka.records import RowsOfMessages, TopicRecords
 from sqlstream.udfs.kafka.rows import TopicFormat
 from sqlstream.udfs.kernel import ROW_KIND
+from sqlstream.udfs.lifts import LIFT
 from sqlstream.udfs.spark.batches import rows_of
 
 

@@ -117,7 +117,8 @@ class DroppedObjects:
             self._batches, self._last = 0, time.monotonic()
 
 
-_REPORT_SECONDS = 1
+_REPORT_SECONDS, _LIMIT_SECONDS = 1, 0.1
+"""How often reports are looked for; those of a query with LIMIT, which ends with its last row, more often."""
 
 OnReports = Callable[[Sequence[Mapping[str, Any]], int], None]
 """Called with the reports of micro-batches, which may include old ones, and the number of the last one."""
@@ -246,10 +247,11 @@ class RunningQuery:
     def watch(self) -> None:
         """Watch until Spark's query ends and no other thread has started the next; raises the error of a failed
         query."""
+        seconds = _REPORT_SECONDS if self.row_limit is None else _LIMIT_SECONDS
         while True:
             query = self.present
             try:
-                while not query.awaitTermination(_REPORT_SECONDS):
+                while not query.awaitTermination(seconds):  # type: ignore[arg-type]  # it takes a float, too
                     self._take_in(query)
                     self._require_whole(query)
                     self._require_sink(query)

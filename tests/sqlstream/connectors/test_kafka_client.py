@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlstream.connectors.kafka.client import check_properties, client_properties
-from sqlstream.connectors.kafka.offsets import (
+from sqlstream.errors import ConnectorError
+from sqlstream.sources.kafka.offsets import (
     Partition,
     Position,
     TopicSettings,
@@ -18,7 +19,6 @@ from sqlstream.connectors.kafka.offsets import (
     shared_out,
     specific_offsets,
 )
-from sqlstream.errors import ConnectorError
 from sqlstream.udfs.kafka.clients import consumer_of
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="a\\"b;c";'

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from sqlstream.connectors import connector
-from sqlstream.connectors.on_spark.kafka_source import TopicWatermark
 from sqlstream.connectors.on_spark.kafka_times import watermark_of_topics
 from sqlstream.session import Session
+from sqlstream.sources.kafka.ranges import TopicWatermark
 from tests.sqlstream.connectors.jobs_of_tables import named
 
 _MARK = "WATERMARK FOR at AS at"

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from sqlstream.connectors.kafka import brokers as kafka_brokers
-from sqlstream.connectors.kafka.brokers import Brokers
-from sqlstream.connectors.kafka.groups import ConsumerGroup
-from sqlstream.connectors.kafka.offsets import Bound, Partition, TopicSettings
 from sqlstream.errors import ConnectorError
+from sqlstream.sources.kafka import brokers as kafka_brokers
+from sqlstream.sources.kafka.brokers import Brokers
+from sqlstream.sources.kafka.groups import ConsumerGroup
+from sqlstream.sources.kafka.offsets import Bound, Partition, TopicSettings
 from sqlstream.testing.kafka_broker import Broker, running_broker
 from sqlstream.udfs.kafka import admin
 from tests.sqlstream.connectors.test_kafka_source import Run, Topics

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from sqlstream.connectors.kafka.offsets import Bound, Partition, Position
 from sqlstream.errors import ConnectorError
+from sqlstream.sources.kafka.offsets import Bound, Partition, Position
 from sqlstream.testing.kafka_broker import Broker
 from sqlstream.udfs.kafka import fetch as kafka_fetch
 from sqlstream.udfs.kafka import reader as kafka_reader

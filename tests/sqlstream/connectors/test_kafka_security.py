@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 import sqlstream
-from sqlstream.connectors.kafka.brokers import Brokers
 from sqlstream.connectors.kafka.client import check_properties, client_properties
-from sqlstream.connectors.kafka.offsets import Partition
 from sqlstream.errors import ConnectorError, SqlStreamError
+from sqlstream.sources.kafka.brokers import Brokers
+from sqlstream.sources.kafka.offsets import Partition
 from sqlstream.testing.kafka_broker import BrokerError, kafka_jars, running_broker
 from sqlstream.udfs.kafka import fetch as kafka_fetch
 from sqlstream.udfs.kafka import produce as kafka_produce
@@ -232,7 +232,7 @@ def test_a_keystore_of_pkcs12_has_a_password(guarded: Guarded):
 
 
 def refusal(guarded: Guarded, properties: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr("sqlstream.connectors.kafka.brokers._SECONDS", 3)
+    monkeypatch.setattr("sqlstream.sources.kafka.brokers._SECONDS", 3)
     topic = guarded.topics.create()
     with pytest.raises(ConnectorError) as caught:
         everything(guarded.topics.settings(topic, properties=properties))

@@ -21,23 +21,23 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from sqlstream.connectors.kafka import brokers as kafka_brokers
-from sqlstream.connectors.kafka.offsets import Bound, TopicSettings
-from sqlstream.connectors.on_spark.kafka_source import RangeStream, TopicWatermark, WholeTopics
 from sqlstream.errors import ConnectorError
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.registered import RegisteredAvro, header_of
 from sqlstream.formats.schema_registry import Registry
+from sqlstream.sources.kafka import brokers as kafka_brokers
+from sqlstream.sources.kafka.offsets import Bound, TopicSettings
+from sqlstream.sources.kafka.ranges import RangeStream, TopicWatermark, WholeTopics
 from sqlstream.testing.kafka_broker import Broker
 from sqlstream.types import DataType
-from sqlstream.udfs.exchange import lift_of
 from sqlstream.udfs.kafka import fetch as kafka_fetch
 from sqlstream.udfs.kafka.admin import admin_of
 from sqlstream.udfs.kafka.fetch import FetchedMessages
 from sqlstream.udfs.kafka.records import TopicRecords
 from sqlstream.udfs.kafka.samples import SizeBound
 from sqlstream.udfs.kafka.times import TopicTimes
+from sqlstream.udfs.lifts import lift_of
 from tests.schema_registry import serving
 
 pytestmark = pytest.mark.spark  # its broker needs Java

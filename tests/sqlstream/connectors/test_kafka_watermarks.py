@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.connectors.kafka.offsets import OffsetRange, Offsets, Partition, Position, ranges
-from sqlstream.connectors.kafka.watermarks import IdlePartitions, PartitionWatermarks, counted_time
+from sqlstream.connectors.on_spark.kafka_times import counted_time
 from sqlstream.session import Session
+from sqlstream.sources.kafka.offsets import OffsetRange, Offsets, Partition, Position, ranges
+from sqlstream.sources.kafka.watermarks import IdlePartitions, PartitionWatermarks
 
 A, B, C = (Partition("t", number) for number in range(3))
 

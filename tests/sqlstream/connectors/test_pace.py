@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sqlstream.connectors.pace import Pace
+from sqlstream.sources.pace import Pace
 
 
 class Clock:

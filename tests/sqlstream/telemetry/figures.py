@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sqlstream.connectors.kafka.offsets import Partition
 from sqlstream.jobs.reports.counts import LookupTotals
 from sqlstream.jobs.reports.progress import Progress
+from sqlstream.sources.kafka.offsets import Partition
 from sqlstream.telemetry.epochs import EpochTotals, with_epoch
 from sqlstream.telemetry.figures import JobFigures, PlanNames
 from sqlstream.telemetry.partitions import PartitionTotals

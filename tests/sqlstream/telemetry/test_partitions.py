@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sqlstream.connectors.kafka.offsets import Partition, Position
+from sqlstream.sources.kafka.offsets import Partition, Position
 from sqlstream.telemetry.partitions import PartitionTotals, position_of, with_partitions
 
 

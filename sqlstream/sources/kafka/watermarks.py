@@ -10,10 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from sqlglot import exp
-
-from sqlstream.connectors.kafka.offsets import OffsetRange, Offsets, Partition, Position, ranges
-from sqlstream.planner.catalog import Column, Table
+from sqlstream.sources.kafka.offsets import OffsetRange, Offsets, Partition, Position, ranges
 
 
 @dataclass
@@ -86,38 +83,3 @@ def _reached(
         return None, unknown
     least = min(holding, key=lambda p: (times[p], p))
     return times[least], least if len(holding) > 1 else None
-
-
-# --- event times of tables ----------------------------------------------------------------------------------------
-
-_UNITS = {"TIMESTAMP_SECONDS": 1_000_000, "TIMESTAMP_MILLIS": 1000, "TIMESTAMP_MICROS": 1}
-"""Functions that make a time of a number, with the microseconds that it counts; TO_TIMESTAMP_LTZ is one of them."""
-_WHOLE = ("BIGINT", "INT", "SMALLINT", "TINYINT")
-
-
-def counted_time(table: Table, column: Column) -> tuple[str, int] | None:
-    """Returns the column of whole numbers that an event time is computed from, and the microseconds that they count;
-    None for other event times.
-    """
-    match column.expression:
-        case exp.Anonymous(this=str(function), expressions=[exp.Column(this=exp.Identifier(this=name))]):
-            numbers = next((c for c in table.columns if c.name == name and c.physical), None)
-            if function.upper() in _UNITS and numbers is not None and numbers.type.name in _WHOLE:
-                return numbers.name, _UNITS[function.upper()]
-    return None
-
-
-def spelled_time(table: Table, column: Column) -> str | None:
-    """Returns the column of texts that an event time is converted from: by a cast, or by TO_TIMESTAMP without a format.
-    None for other event times.
-    """
-    match column.expression:
-        case exp.Cast(this=exp.Column(this=exp.Identifier(this=name))):
-            pass
-        case exp.Anonymous(this=str(function), expressions=[exp.Column(this=exp.Identifier(this=name))]):
-            if function.upper() != "TO_TIMESTAMP":
-                return None
-        case _:
-            return None
-    is_text = any(c.name == name and c.physical and c.type.name == "STRING" for c in table.columns)
-    return name if is_text else None

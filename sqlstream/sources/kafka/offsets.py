@@ -170,7 +170,7 @@ class TopicSettings:
     """Which messages a table has. ``properties``: those of librdkafka. ``pattern``: of topics, in place of ``topics``.
     ``commits``: whether what is written is committed for the ``group``. ``reset``: where partitions begin that lack
     the offset of the start, of a group or a specific one: ``earliest``, ``latest`` or ``none``. ``most``: the most
-    messages of a micro-batch, which should take no longer than ``wanted_ms`` (``connectors.pace.Pace``), and
+    messages of a micro-batch, which should take no longer than ``wanted_ms`` (``sources.pace.Pace``), and
     ``most_bytes`` those of their keys and values, as far as a few tell their size. ``discovery_ms``: how often new
     partitions are looked for.
     """

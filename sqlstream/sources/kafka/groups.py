@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sqlstream.connectors.kafka.offsets import Offsets, Partition
+from sqlstream.sources.kafka.offsets import Offsets, Partition
 from sqlstream.udfs.kafka.clients import consumer_of
 
 if TYPE_CHECKING:

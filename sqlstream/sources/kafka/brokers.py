@@ -10,8 +10,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sqlstream.connectors.kafka.groups import ConsumerGroup
-from sqlstream.connectors.kafka.offsets import (
+from sqlstream.errors import ConnectorError, repeating
+from sqlstream.options import WRONG_VALUE
+from sqlstream.sources.kafka.groups import ConsumerGroup
+from sqlstream.sources.kafka.offsets import (
     Bound,
     Lost,
     Offsets,
@@ -21,8 +23,6 @@ from sqlstream.connectors.kafka.offsets import (
     after_losses,
     lost,
 )
-from sqlstream.errors import ConnectorError, repeating
-from sqlstream.options import WRONG_VALUE
 from sqlstream.udfs.kafka import admin
 from sqlstream.udfs.kafka.clients import (
     UNREACHABLE,

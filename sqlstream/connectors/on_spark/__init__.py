@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         test,
         topic_records,
         topic_rows,
+        unrepresentable,
     )
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "test",
     "topic_records",
     "topic_rows",
+    "unrepresentable",
 ]
 
 

@@ -202,7 +202,7 @@ def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -
     elif values["format"] == DEBEZIUM_AVRO:
         value = encode_avro_changes(payload, table, values, subject)
     else:
-        value = (encode_changes if changes else encode)(payload, values)
+        value = encode_changes(payload, values) if changes else encode(payload, values, table.name)
     fields = [value.alias("value")]
     names = key_fields(table)
     if names:
@@ -212,7 +212,8 @@ def messages_of_rows(rows: DataFrame, table: Table, values: Mapping[str, Any]) -
         if by_schema:
             key = encode_by_schema(keys, table, values, f"{values['topic']}-key")
             return rows.select(*fields, key.alias("key"), *metadata)
-        fields.append((encode_object if changes else encode)(keys, values).alias("key"))
+        key = encode_object(keys, values) if changes else encode(keys, values, table.name)
+        fields.append(key.alias("key"))
     return rows.select(*fields, *metadata)
 
 
@@ -229,7 +230,7 @@ def messages_of_upserts(rows: DataFrame, table: Table, *, by_key: bool = True) -
     if has_schema(values["format"]):
         row = encode_by_schema(payload, values_of_upserts(table), values, f"{values['topic']}-value", stays)
     else:
-        row = encode(payload, values)
+        row = encode(payload, values, table.name)
         row = row if stays is None else F.when(stays, row)
     return _with_key(together, row, keyed, _written_metadata(table))
 
@@ -262,7 +263,7 @@ def _with_key(rows: DataFrame, value: SparkColumn, table: Table, metadata: Seque
     if has_schema(values["format"]):
         key = encode_by_schema(names, table_of_keys(table), values, f"{table.option('topic')}-key")
     else:
-        key = encode(names, values)
+        key = encode(names, values, table.name)
     return made.select(key.alias("key"), F.col(f"{_REST}.*"))
 
 

@@ -21,6 +21,7 @@ from pyspark.sql import types as T
 
 from sqlstream.connectors.formats import (
     CORRUPT,
+    csv_settings,
     escaping,
     quoted,
     reading,
@@ -32,6 +33,7 @@ from sqlstream.connectors.formats import (
 )
 from sqlstream.connectors.on_spark.decoders import decoder_of, session_zone
 from sqlstream.connectors.on_spark.messages import as_variants, decoded
+from sqlstream.connectors.on_spark.unrepresentable import BLANK, faults_of_messages, refused
 from sqlstream.formats.encodings import RAW_WIDTHS
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Column, Table
@@ -451,16 +453,32 @@ def what_is_wrong(columns: Sequence[Column], values: Mapping[str, Any], text: st
     return F.when(columns_unread == "", form).otherwise(columns_unread)
 
 
-def encode(rows: DataFrame, values: Mapping[str, Any]) -> SparkColumn:
-    """Returns an expression that encodes each row as a text in the table's format. ``values``: the parsed options of
-    the table.
+def encode(rows: DataFrame, values: Mapping[str, Any], table: str) -> SparkColumn:
+    """Returns an expression that encodes each row as a message in the table's format. ``values``: the parsed options of
+    the table. ``table``: its name, for errors: SS527 where a message of CSV would be read as another row.
     """
     if values["format"] == "raw":
         return _bytes(rows, little=values["raw.endianness"] == "little-endian")
-    if values["format"] == "csv":
-        # Of a single NULL Spark makes NULL, which is no message.
-        return F.coalesce(F.to_csv(F.struct(*csv_columns(rows, values)), writing(values)), F.lit(""))
-    return encode_object(rows, values)
+    return _csv_message(rows, values, table) if values["format"] == "csv" else encode_object(rows, values)
+
+
+def _csv_message(rows: DataFrame, values: Mapping[str, Any], table: str) -> SparkColumn:
+    columns, fields = csv_columns(rows, values, escaped=True), rows.schema.fields
+    wrong = faults_of_messages([(f.name, isinstance(f.dataType, T.StringType)) for f in fields], values)
+
+    def checked(column: SparkColumn, name: str) -> SparkColumn:
+        text = F.col(quoted(name)).cast("STRING")
+        return refused(column, text, f'column "{name}" of table "{table}"', wrong[name], values).alias(name)
+
+    texts = [checked(column, f.name) for column, f in zip(columns, fields, strict=True)]
+    message = F.to_csv(F.struct(*texts), writing(values, escaped=True))
+    if len(fields) > 1:
+        return message
+    value, quote = F.col(quoted(fields[0].name)), csv_settings(values)["quote"]
+    if isinstance(fields[0].dataType, T.StringType) and quote:  # blanks alone are no record
+        message = F.when(value.rlike(BLANK), F.concat(F.lit(quote), texts[0], F.lit(quote))).otherwise(message)
+    # Of a single NULL Spark makes NULL, which is no message.
+    return message if values["csv.null-literal"] else F.when(value.isNull(), F.lit("")).otherwise(message)
 
 
 def _bytes(rows: DataFrame, *, little: bool) -> SparkColumn:

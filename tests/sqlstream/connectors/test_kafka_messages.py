@@ -7,10 +7,12 @@ from datetime import datetime
 from decimal import Decimal
 from functools import partial
 
+import pyarrow as pa
 import pytest
 
 from sqlstream.connectors.kafka import source
 from sqlstream.connectors.kafka.connector import Kafka, source_options
+from sqlstream.connectors.on_spark.decoders import decoder_of
 from sqlstream.udfs.bad_records import BAD
 
 pytestmark = pytest.mark.spark
@@ -172,6 +174,50 @@ def test_decimals_of_csv_have_exponents_or_all_their_digits(spark, kafka) -> Non
         options = {"format": "csv", "csv__write_bigdecimal_in_scientific_notation": plain}
         written = tuples(Kafka().messages_of_rows(rows, kafka("d DECIMAL(11, 9); e DECIMAL(38)", **options)))
         assert written == [(f"{first},100000000000000000000",), ("-1.500000000,100",), (f"{third},",)]
+
+
+NASTY = (
+    "", " ", "\t", "\0", "a b", "x,y", '"', 'say "x"', "'", "\\", "a\\b", "a\\", '\\"', "n/a", "\\N", "N", "#c", "a\nb",
+    "\r", "\ufeff", "é", "\N{GRINNING FACE}", "null",
+)  # fmt: skip
+BACKSLASH = {"csv__escape_character": "\\"}
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ({}, set()),
+        (BACKSLASH, set()),
+        ({**BACKSLASH, "csv__null_literal": "\\N"}, {"\\N"}),
+        ({"csv__null_literal": "n/a"}, {"n/a"}),
+        ({"csv__allow_comments": "true"}, {"#c"}),
+        ({"csv__disable_quote_character": "true"}, {"", "\0", "x,y", "a\nb", "\r"}),
+    ],
+)
+@pytest.mark.parametrize("columns", ["a STRING; b INT", "a STRING"])
+def test_messages_of_csv_are_read_as_they_were_or_refused(
+    spark, kafka, columns: str, options: dict[str, str], refused: set[str]
+) -> None:
+    """Each text in a message of its own, which tasks decode."""
+    table, alone = kafka(columns, format="csv", **options), ";" not in columns
+    if alone and "csv__disable_quote_character" in options:
+        refused = refused | {" ", "\t"}  # blanks alone are no record
+    names = tuple(column.name for column in table.columns)
+    given = [(text,) if alone else (text, 7) for text in (None, *NASTY)]
+    rows = spark.createDataFrame(given, columns.replace(";", ","))
+    kept = rows.where(rows.a.isNull() | ~rows.a.isin(*refused)) if refused else rows
+    written = Kafka().messages_of_rows(kept, table)
+    values = [row.value for row in written.collect()]
+    decoder = decoder_of(table, names, Kafka().resolved_values(table), "UTC")
+    read = decoder.messages(pa.array([value.encode() for value in values]))
+    assert [fault.reason for fault in read.faults] == []
+    assert [tuple(row.values()) for row in read.rows.to_pylist()] == [row for row in given if row[0] not in refused]
+    for text in refused:
+        message = Kafka().messages_of_rows(rows.where(rows.a == text), table)
+        with pytest.raises(
+            Exception, match=r'SS527: column "a" of table ".+" has a value that format "csv" cannot hold'
+        ):
+            message.collect()
 
 
 def test_bad_bytes_stay_as_they_are_and_a_message_without_a_value_is_no_row(kafka, read, by_java: bool, spark) -> None:

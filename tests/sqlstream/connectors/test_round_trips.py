@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sqlstream.connectors import connector, sink_connector, source_connector
-from sqlstream.connectors.on_spark.file_sink import faults, refusing
+from sqlstream.connectors.on_spark.unrepresentable import faults, refusing
 from tests.depth import usually
 
 pytestmark = pytest.mark.spark

@@ -9,10 +9,12 @@ fault as a whole, so that no half of an update is applied. The rules are those o
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -408,19 +410,46 @@ class _Names:
 
 def _is_unavailable(values: pa.Array, text: str) -> np.ndarray:
     """Which values are the text of one that is not in the message, in the ways in which Debezium writes it: of bytes as
-    such, in hexadecimal or in base64; of arrays as their one item.
+    such, in hexadecimal or in base64; of arrays as their one item, or, if they are of numbers, its bytes as items; of
+    maps as their one key and value. As Debezium's ``UnchangedToastedPlaceholder``.
     """
     kind, marked = values.type, np.zeros(len(values), bool)
-    if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
+    if pa.types.is_map(kind) or pa.types.is_list(kind):
+        bytes_of_text = np.frombuffer(text.encode(), np.uint8)
+        is_number = pa.types.is_list(kind) and (_is_number(kind.value_type))
+        size = len(bytes_of_text) if is_number else 1
         lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
-        single = np.flatnonzero(lengths == 1)
-        marked[single] = _is_unavailable(values.take(pa.array(single)).flatten(), text)
+        as_long = np.flatnonzero(lengths == size)
+        taken = values.take(pa.array(as_long))
+        if is_number:
+            numbers = taken.flatten().cast(pa.float64()).fill_null(-1).to_numpy(zero_copy_only=False)
+            marked[as_long] = (numbers.reshape(-1, size) == bytes_of_text).all(axis=1)
+        elif pa.types.is_list(kind):
+            items = taken.flatten()
+            marked[as_long] = _is_unavailable(items, text) | _is_one_of(items, [_uuid_of(text)])
+        else:
+            marked[as_long] = _is_unavailable(taken.keys, text) & _is_unavailable(taken.items, text)
     elif pa.types.is_string(kind) or pa.types.is_binary(kind):
         inside = text.encode()
         texts = [text, base64.b64encode(inside).decode(), inside.hex(), f'{{"{text}":"{text}"}}']  # and of hstore
-        spelled = pa.array(texts if pa.types.is_string(kind) else [inside], kind)
-        marked[:] = pc.is_in(values, spelled).to_numpy(zero_copy_only=False)
+        marked[:] = _is_one_of(values, texts if pa.types.is_string(kind) else [inside])
     return marked
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _is_one_of(values: pa.Array, spelled: Sequence[str | bytes]) -> np.ndarray:
+    if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
+        return np.zeros(len(values), bool)
+    found: np.ndarray = pc.is_in(values, pa.array(spelled, values.type)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _uuid_of(text: str) -> str:
+    """What Java's ``UUID.nameUUIDFromBytes`` makes of it."""
+    return str(UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest(), version=3))
 
 
 def _lacking(name: str) -> str:

@@ -196,3 +196,18 @@ def reuse_memory() -> None:
     one is never touched; elsewhere it does nothing.
     """
     np.empty(30 << 20, np.uint8)
+
+
+def in_order(parts: Sequence[tuple[np.ndarray, pa.RecordBatch]], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of parts that were decoded apart, each with the numbers of its records, in the order of the records."""
+    if len(parts) == 1:
+        return parts[0][1]
+    if not parts:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    order = pa.array(np.argsort(np.concatenate([numbers for numbers, _ in parts]), kind="stable"))
+    if not len(schema):
+        return rows_of_nothing(len(order))
+    (rows,) = pa.Table.from_batches([rows for _, rows in parts]).take(order).combine_chunks().to_batches() or [
+        pa.RecordBatch.from_pylist([], schema=schema)
+    ]
+    return rows

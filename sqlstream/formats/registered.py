@@ -15,16 +15,15 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.formats.avro import AvroDecoder
 from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Unread, slices
 from sqlstream.formats.avro_encoder import variable
-from sqlstream.formats.avro_schema import SchemaError, missing_or_other, parse_schema
-from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, rows_of_nothing
+from sqlstream.formats.avro_messages import avro_decoder
+from sqlstream.formats.avro_schema import SchemaError
+from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, in_order
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.protobuf import ProtobufDecoder, ProtoType
 from sqlstream.formats.schema_registry import AVRO, JSON, PROTOBUF, RegisteredSchema, Registry
 from sqlstream.formats.text_rule import bytes_of, offsets_of
-from sqlstream.types import from_arrow
 
 HEADER = 5
 """The bytes before what a message holds: 0 and the id, the highest byte first."""
@@ -102,22 +101,9 @@ class RegisteredDecoder(Decoder):
             parts.append((lanes[decoded.numbers], decoded.rows))
             faults |= {int(lanes[fault.record]): fault.reason for fault in decoded.faults}
         return Decoded(
-            self._in_order(parts), len(values),
+            in_order(parts, self.schema), len(values),
             [Fault(n, 0, data[starts[n] : ends[n]].tobytes(), faults[n]) for n in sorted(faults)],
         )  # fmt: skip
-
-    def _in_order(self, parts: list[tuple[np.ndarray, pa.RecordBatch]]) -> pa.RecordBatch:
-        if len(parts) == 1:
-            return parts[0][1]
-        if not parts:
-            return pa.RecordBatch.from_pylist([], schema=self.schema)
-        order = pa.array(np.argsort(np.concatenate([numbers for numbers, _ in parts]), kind="stable"))
-        if not len(self.schema):
-            return rows_of_nothing(len(order))
-        (rows,) = pa.Table.from_batches([rows for _, rows in parts]).take(order).combine_chunks().to_batches() or [
-            pa.RecordBatch.from_pylist([], schema=self.schema)
-        ]
-        return rows
 
     def _decoder(self, header: bytes) -> Decoder | str:
         """The decoder of messages with a header, or why they cannot be decoded."""
@@ -158,18 +144,6 @@ class RegisteredAvro(RegisteredDecoder):
 
     def of_schema(self, schema: RegisteredSchema, header: bytes) -> Decoder:
         return avro_decoder(self.fields, schema.text, self.reader, schema.references)
-
-
-def avro_decoder(
-    fields: tuple[Field, ...], writer: str, reader: str | None, references: tuple[str, ...] = ()
-) -> AvroDecoder:
-    """Returns the decoder of records of Avro. Raises SchemaError where the schema does not have the columns."""
-    record = AvroDecoder.record_schema(parse_schema(writer, references))
-    columns = [pa.field(f.name, f.type.to_arrow()) for f in fields]
-    for path, declared, found, _ in missing_or_other(record, columns, nulls=True):
-        has = found if pa.types.is_union(found) else from_arrow(found)
-        raise SchemaError(f'has "{path}" as {has}, which is not read as {from_arrow(declared)}')
-    return AvroDecoder(fields, writer, reader, references)
 
 
 @dataclass(frozen=True)

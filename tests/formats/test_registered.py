@@ -215,6 +215,42 @@ def test_a_message_whose_schema_does_not_have_the_columns_is_a_fault(server: Tes
     assert reasons(found)[2].startswith(f"schema {wrong} of the registry is no JSON")
 
 
+def test_a_union_of_records_is_read_by_the_branch_of_each_message(server: TestRegistry):
+    """Several types of events in a topic: what a branch lacks is NULL, and what is no record is a fault."""
+    order = record(member("id", "long"), member("v", "string"), name="Order")
+    paid = record(member("id", "int"), member("order", ["null", "Order"]), name="Paid")
+    union = ["null", order, paid, "string"]
+    number = server.register("events", union)
+    values = [
+        message(number, union, given)
+        for given in (("Order", {"id": 7, "v": "x"}), ("Paid", {"id": 8, "order": {"id": 1, "v": "y"}}), None, "text")
+    ]
+    found = read(avro(server, "id BIGINT, v STRING"), *values, header_of(number), header_of(number) + b"\x08")
+    assert found.rows.to_pylist() == [{"id": 7, "v": "x"}, {"id": 8, "v": None}]
+    assert reasons(found) == {
+        2: "it is of the branch null of its schema, which is no record",
+        3: "it is of the branch string of its schema, which is no record",
+        4: "the message is empty",
+        5: "has a branch of no union",
+    }
+    wrong = read(avro(server, "v BIGINT"), *values[:2])
+    assert set(reasons(wrong).values()) == {
+        f'schema {number} of the registry has "v" as STRING, which is not read as BIGINT'
+    }
+
+
+@pytest.mark.parametrize("schema", [{"type": "long"}, {"type": "array", "items": "long"}])
+def test_a_schema_that_is_no_record_is_read_by_a_column_called_value_alone(server: TestRegistry, schema: Any):
+    number = server.register("no record", schema)
+    kind, given = ("BIGINT", 7) if schema["type"] == "long" else ("ARRAY<BIGINT>", [7])
+    value = message(number, schema, given)
+    assert read(avro(server, f"value {kind}"), value).rows.to_pylist() == [{"value": given}]
+    assert reasons(read(avro(server, "id BIGINT"), value)) == {
+        0: f"schema {number} of the registry is of type {schema['type']} and no record, "
+        'which only a column "value" reads'
+    }
+
+
 def test_a_registry_that_is_away_fails_the_task(server: TestRegistry):
     number = server.register("away", record(member("a", "long"), name="Away"))
     server.away = 1_000

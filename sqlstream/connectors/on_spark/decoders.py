@@ -12,6 +12,7 @@ from sqlstream.connectors.connector import WRONG_COLUMN
 from sqlstream.connectors.formats import records_columns
 from sqlstream.connectors.schema_formats import avro_text, has_schema, json_values, proto_type, registry_of
 from sqlstream.errors import ConnectorError
+from sqlstream.formats.avro_messages import avro_decoder
 from sqlstream.formats.avro_schema import SchemaError
 from sqlstream.formats.csv import CsvDecoder
 from sqlstream.formats.csv_records import Dialect
@@ -21,7 +22,7 @@ from sqlstream.formats.json_records import with_raw_json
 from sqlstream.formats.lines import LineDecoder
 from sqlstream.formats.protobuf import ProtobufDecoder
 from sqlstream.formats.raw import RawDecoder
-from sqlstream.formats.registered import RegisteredAvro, RegisteredJson, RegisteredProtobuf, avro_decoder
+from sqlstream.formats.registered import RegisteredAvro, RegisteredJson, RegisteredProtobuf
 from sqlstream.planner.bad_rows import tolerates_bad_rows
 from sqlstream.planner.catalog import Table
 from sqlstream.types import DataType

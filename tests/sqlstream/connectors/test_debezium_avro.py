@@ -162,6 +162,11 @@ _BASE64 = base64.b64encode(LOST.encode()).decode()
         ("STRING", "78", LOST.encode().hex(), "78"),
         ("STRING", '{"a":"b"}', f'{{"{LOST}":"{LOST}"}}', '{"a":"b"}'),
         ("ARRAY<STRING>", ["a", LOST], [LOST], ["a", LOST]),
+        ("ARRAY<STRING>", ["a"], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"], ["a"]),  # a UUID of that text
+        ("ARRAY<INT>", [7, None], [*LOST.encode()], [7, None]),
+        ("ARRAY<BIGINT>", [*LOST.encode()][1:], [*LOST.encode()], [*LOST.encode()][1:]),
+        ("ARRAY<DOUBLE>", [], [*LOST.encode()], []),
+        ("MAP<STRING, STRING>", {"a": LOST}, {LOST: LOST}, [("a", LOST)]),
     ],
 )
 def test_values_that_are_not_in_a_message_of_json_are_known_as_well(kind: str, old: Any, lost: Any, expected: Any):

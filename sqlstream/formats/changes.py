@@ -418,7 +418,8 @@ def _is_unavailable(values: pa.Array, text: str) -> np.ndarray:
         bytes_of_text = np.frombuffer(text.encode(), np.uint8)
         is_number = pa.types.is_list(kind) and (_is_number(kind.value_type))
         size = len(bytes_of_text) if is_number else 1
-        lengths = pc.list_value_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+        is_there = values.is_valid().to_numpy(zero_copy_only=False)
+        lengths = np.where(is_there, np.diff(values.offsets.to_numpy()), 0)
         as_long = np.flatnonzero(lengths == size)
         taken = values.take(pa.array(as_long))
         if is_number:

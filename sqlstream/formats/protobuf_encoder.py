@@ -133,7 +133,8 @@ def _values(field: ProtoField, values: pa.Array, path: str) -> tuple[list[pa.Arr
     bits = _bits(field, values, path)
     if wire == VARINT:
         return [variable(bits)], bits != 0
-    return [of_size(bits.view(np.uint8), bits.itemsize)], bits != 0
+    raw = bits.view(np.uint8)  # by which -0.0 is another value than 0.0
+    return [of_size(raw, bits.itemsize)], raw.reshape(-1, bits.itemsize).any(axis=1)
 
 
 def _after_length(bodies: pa.Array) -> list[pa.Array]:

@@ -165,7 +165,7 @@ _BASE64 = base64.b64encode(LOST.encode()).decode()
         ("ARRAY<STRING>", ["a"], ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"], ["a"]),  # a UUID of that text
         ("ARRAY<INT>", [7, None], [*LOST.encode()], [7, None]),
         ("ARRAY<BIGINT>", [*LOST.encode()][1:], [*LOST.encode()], [*LOST.encode()][1:]),
-        ("ARRAY<DOUBLE>", [], [*LOST.encode()], []),
+        ("ARRAY<DOUBLE>", [1.5], [*LOST.encode()], [1.5]),
         ("MAP<STRING, STRING>", {"a": LOST}, {LOST: LOST}, [("a", LOST)]),
     ],
 )

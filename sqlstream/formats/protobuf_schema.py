@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -143,18 +145,20 @@ def parse_proto(text: str, imports: Sequence[str] = ()) -> ProtoFile:
     """
     try:
         files = [parsed_file(other) for other in (*imports, text)]
+        return _linked([parsed_file(known) for known in _WELL_KNOWN], files)[-1]
     except (IndexError, ValueError, KeyError, RecursionError) as error:
         raise error if isinstance(error, SchemaError) else SchemaError(f"is no .proto: {error}") from None
-    return _linked([parsed_file(known) for known in _WELL_KNOWN], files)[-1]
 
 
 def parse_descriptors(content: bytes) -> ProtoFile:
     """Parses a FileDescriptorSet, as ``protoc --descriptor_set_out=…`` writes it. Raises SchemaError."""
     try:
         files = [file_of_descriptor(file) for number, file in wire_fields(content) if number == 1]
+        linked = _linked([parsed_file(known) for known in _WELL_KNOWN], files)
+    except SchemaError:
+        raise
     except (IndexError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise SchemaError("is no FileDescriptorSet, as protoc writes it") from None
-    linked = _linked([parsed_file(known) for known in _WELL_KNOWN], files)
     return ProtoFile(tuple(message for file in linked for message in file.messages))
 
 
@@ -230,16 +234,21 @@ def _default(text: str | None, made: ProtoField) -> Any:
     """The default of a field of proto2, as a value of Python; that of its type without one."""
     if made.kind == "enum":
         assert made.enum is not None
+        if text is not None and text not in made.enum.names:
+            raise SchemaError(f'has the default "{text}", which enum {made.enum.full_name} lacks')
         return text if text is not None else next(iter(made.enum.names), None)
     if made.kind in ("string", "bytes"):
         plain = "" if text is None else text[1:-1] if text[:1] in ("'", '"') and len(text) > 1 else text
-        unescaped = plain.encode().decode("unicode_escape") if "\\" in plain else plain
-        return unescaped.encode("latin-1") if made.kind == "bytes" else unescaped
+        unescaped: bytes = codecs.escape_decode(plain.encode())[0]  # type: ignore[attr-defined]  # as those of C
+        return unescaped if made.kind == "bytes" else unescaped.decode(errors="replace")
     if made.kind == "bool":
         return text == "true"
     if made.kind in ("float", "double"):
         return float(text or 0)
-    return None if made.kind == "message" else int(text or "0", 0)
+    if made.kind == "message":
+        return None
+    digits = text or "0"
+    return int(digits, 8) if re.fullmatch("[+-]?0[0-7]+", digits) else int(digits, 0)
 
 
 _WELL_KNOWN = (

@@ -87,6 +87,14 @@ _ENCODING, _DELIMITED = "features.message_encoding", "DELIMITED"
 _CLOSING = {"{": "}", "[": "]", "(": ")", "<": ">"}
 
 
+_QUOTES = ("'", '"')
+
+
+def _in_quotes_of(literal: str, other: str) -> str:
+    """What stands in the ``other`` literal, as it stands in one with the quotes of the first."""
+    return other[1:-1] if other[0] == literal[0] else other[1:-1].replace(literal[0], f"\\{literal[0]}")
+
+
 class _Parser:
     """Parses the tokens of a ``.proto``, one after the other."""
 
@@ -181,6 +189,11 @@ class _Parser:
                 message.enums.append(self._enum())
             case "oneof" if self._tokens[self._at + 1] == "{":
                 self._oneof(message)
+            case "option" if self._peek() == "map_entry":  # as Confluent's serializer registered maps
+                self._next()
+                self._expect("=")
+                message.is_entry = self._next() == "true"
+                self._expect(";")
             case "option" | "reserved" | "extensions" | "extend":
                 self._skip()
             case "map" if self._peek() == "<":
@@ -247,6 +260,8 @@ class _Parser:
                     self._skip_to(_CLOSING[value])
                 elif value in "+-":
                     value += self._next()
+                while value[:1] in _QUOTES and self._peek()[:1] in _QUOTES:  # literals behind each other are one
+                    value = f"{value[:-1]}{_in_quotes_of(value, self._next())}{value[0]}"
                 yield name, value
                 if self._peek() == ",":
                     self._next()
@@ -260,7 +275,8 @@ class _Parser:
         value = self._next()
         self._expect(">")
         name = self._next()
-        entry = GivenMessage(f"{''.join(word.capitalize() for word in name.split('_'))}Entry", is_entry=True)
+        words = (f"{word[:1].upper()}{word[1:]}" for word in name.split("_"))  # as protoc
+        entry = GivenMessage(f"{''.join(words)}Entry", is_entry=True)
         entry.fields = [GivenField("key", 1, key), GivenField("value", 2, value)]
         self._expect("=")
         message.fields.append(GivenField(name, int(self._next(), 0), entry.name, REPEATED))

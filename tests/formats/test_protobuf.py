@@ -316,6 +316,36 @@ def test_a_type_may_be_in_a_file_that_is_imported():
     assert read(of, b"\x0a\x02\x08\x05").rows.to_pylist() == [{"price": {"units": 5}}]
 
 
+@pytest.mark.parametrize(
+    ("field", "kind", "default"),
+    [
+        ("int32 a = 1 [default = 010]", "INT", 8),
+        ("int32 a = 1 [default = -0x1F]", "INT", -31),
+        ('bytes a = 1 [default = "\\303\\251\\x00€"]', "BINARY", b"\xc3\xa9\x00\xe2\x82\xac"),
+        ('string a = 1 [default = "é\\n\\303\\251"]', "STRING", "é\né"),
+        ("""string a = 1 [default = "it" 's "so"' "!", deprecated = true]""", "STRING", 'its "so"!'),
+        ("double a = 1 [default = -inf]", "DOUBLE", float("-inf")),
+    ],
+)
+def test_defaults_are_spelled_as_in_c(field: str, kind: str, default: Any):
+    found = read(decoder({"a": kind}, f'syntax = "proto2"; message A {{ optional {field}; }}', "A", defaults=True), b"")
+    assert [row["a"] for row in found.rows.to_pylist()] == [default]
+
+
+@pytest.mark.parametrize("field", ["int32 a = 1 [default = 09]", "int32 a = 1 [default = x]", "E a = 1 [default = Q]"])
+def test_a_default_that_is_none_is_told(field: str):
+    with pytest.raises(SchemaError, match=r"default|is no \.proto"):
+        parse_proto(f'syntax = "proto2"; enum E {{ X = 0; }} message A {{ optional {field}; }}')
+
+
+def test_an_entry_of_a_map_may_be_a_message_with_that_option():
+    text = """syntax = "proto3"; message A { repeated MEntry m = 1; map<string, int32> ab = 2;
+        map<string, string> aB = 3; message MEntry { option map_entry = true; string key = 1; int32 value = 2; } }"""
+    columns = {"m": "MAP<STRING, INT>", "ab": "MAP<STRING, INT>", "aB": "MAP<STRING, STRING>"}
+    found = read(decoder(columns, text, "A"), b"\x0a\x05\x0a\x01x\x10\x05\x1a\x06\x0a\x01y\x12\x01z")
+    assert [*found.rows.to_pylist()[0].values()] == [[("x", 5)], [], [("y", "z")]]
+
+
 def test_fields_that_are_unset_are_null_or_defaults():
     proto2 = """
       message A { optional int32 a = 1 [default = -7]; optional string s = 2 [default = "x\\ty"]; optional bool b = 3;

@@ -168,8 +168,11 @@ _OF_CONNECT = {
 
 def as_declared(schema: Schema, declared: pa.DataType) -> Schema:
     """Returns the type of a number that is read as a declared type: a date or time of Debezium counts as one only where
-    the column is one, too.
+    the column is one, too, and so does a decimal with more digits than Arrow has, such as the 64 that Kafka Connect
+    writes where it knows no precision. Of these only values with fewer digits are read.
     """
+    if schema.logical == "decimal" and schema.precision > _MOST_DIGITS and kinds.is_decimal(declared):
+        return replace(schema, precision=_MOST_DIGITS)
     logical = _OF_CONNECT.get(schema.connect or "")
     if schema.logical is not None or logical is None or not kinds.is_temporal(declared):
         return schema

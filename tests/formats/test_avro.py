@@ -537,7 +537,8 @@ def test_a_small_block_does_not_become_a_huge_one(codec, monkeypatch: MonkeyPatc
         (_logical("int", "date"), "DATE", True), (["null", "string", "int"], "INT", True),
         (["null", "string"], "INT", False), ({"type": "map", "values": "int"}, "MAP<STRING, BIGINT>", True),
         ({"type": "map", "values": "int"}, "ARRAY<INT>", False), ("boolean", "INT", False),
-        (_logical("bytes", "decimal", precision=50, scale=2), "DECIMAL(38, 2)", False),
+        (_logical("bytes", "decimal", precision=50, scale=2), "DECIMAL(38, 2)", True),
+        (_logical("bytes", "decimal", precision=50, scale=40), "DECIMAL(38, 2)", False),
         (_logical("bytes", "decimal", precision=50, scale=2), "BINARY", True),
     ],
 )  # fmt: skip

@@ -215,6 +215,16 @@ def test_a_message_whose_schema_does_not_have_the_columns_is_a_fault(server: Tes
     assert reasons(found)[2].startswith(f"schema {wrong} of the registry is no JSON")
 
 
+def test_a_decimal_of_more_digits_than_sql_has_is_read_where_a_value_has_fewer(server: TestRegistry):
+    """64 is what Kafka Connect writes where it knows no precision."""
+    schema = record(member("n", {"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 2}))
+    number = server.register("decimals", schema)
+    values = [message(number, schema, {"n": Decimal(text)}) for text in ("123.45", "-0.01", "9" * 40)]
+    found = read(avro(server, "n DECIMAL(10, 2)"), *values)
+    assert found.rows.column("n").to_pylist() == [Decimal("123.45"), Decimal("-0.01")]
+    assert reasons(found) == {2: 'column "n" has no decimal number of at most 16 bytes'}
+
+
 def test_a_union_of_records_is_read_by_the_branch_of_each_message(server: TestRegistry):
     """Several types of events in a topic: what a branch lacks is NULL, and what is no record is a fault."""
     order = record(member("id", "long"), member("v", "string"), name="Order")

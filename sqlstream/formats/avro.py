@@ -51,7 +51,8 @@ class AvroDecoder(Decoder):
         return Skippers().of(self._written, "")
 
     @cached_property
-    def _record(self) -> Record:
+    def record(self) -> Record:
+        """What reads a record. SchemaError where a default of the reader's schema is none of its column."""
         like = None if self.reader is None else parse_schema(self.reader)
         columns = pa.schema([(f.name, f.type.to_arrow()) for f in self.fields])
         return record_of(self._written, [*columns], "", Skippers(), like)
@@ -111,7 +112,7 @@ class AvroDecoder(Decoder):
         self, data: Data, starts: np.ndarray, ends: np.ndarray, first: int, faults: Faults, *, to_end: bool
     ) -> pa.RecordBatch:
         cursor = Cursor(data, starts, ends, np.arange(first, first + len(starts)), faults)
-        columns = self._record.columns(cursor, to_end=to_end)
+        columns = self.record.columns(cursor, to_end=to_end)
         more = cursor.at < ends
         if to_end and more.any():
             cursor.fail(more, [f"{rest:,} bytes follow the record" for rest in (ends - cursor.at)[more].tolist()])

@@ -27,18 +27,25 @@ def default_bytes(schema: Schema, value: Any) -> bytes:
     """Encodes the default of a field as a value of its type: of the first branch of a union that has the value, as Avro
     1.12 says; before, it had to be the first one of all. Raises SchemaError where the type does not have it.
     """
+    try:
+        return _encoded(schema, value)
+    except RecursionError:
+        raise SchemaError(f"has the default {_shown(value)}, which holds itself without end") from None
+
+
+def _encoded(schema: Schema, value: Any) -> bytes:
     if not _has(schema, value):
         raise SchemaError(f"has the default {_shown(value)} for a field of type {_named(schema)}, which lacks it")
     match schema.kind:
         case "union":
             branch = next(number for number, one in enumerate(schema.inner) if _has(one, value))
-            return _number(branch) + default_bytes(schema.inner[branch], value)
+            return _number(branch) + _encoded(schema.inner[branch], value)
         case "record":
-            return b"".join(default_bytes(m.type, value.get(m.name, m.default)) for m in schema.members)
+            return b"".join(_encoded(m.type, value.get(m.name, m.default)) for m in schema.members)
         case "array":
-            return _block([default_bytes(schema.inner[0], item) for item in value])
+            return _block([_encoded(schema.inner[0], item) for item in value])
         case "map":
-            return _block([_text(key.encode()) + default_bytes(schema.inner[0], item) for key, item in value.items()])
+            return _block([_text(key.encode()) + _encoded(schema.inner[0], item) for key, item in value.items()])
         case "enum":
             return _number(schema.symbols.index(value))
     return _ENCODED[schema.kind](value)

@@ -31,7 +31,13 @@ def avro_decoder(
     if schema.kind != "record" and fields and all(f.name.casefold() != "value" for f in fields):
         raise SchemaError(f'is of type {schema.kind} and no record, which only a column "value" reads')
     _require_columns(AvroDecoder.record_schema(schema), fields)
-    return AvroDecoder(fields, writer, reader, references)
+    return _prepared(AvroDecoder(fields, writer, reader, references))
+
+
+def _prepared(decoder: AvroDecoder) -> AvroDecoder:
+    """The decoder, of which it is known that it reads the columns."""
+    _ = decoder.record
+    return decoder
 
 
 def _branches(
@@ -47,7 +53,7 @@ def _branches(
             found.append(f"it is of the branch {branch.kind} of its schema, which is no record")
             continue
         _require_columns(branch, fields)
-        found.append(AvroDecoder(fields, texts[number], reader, (*references, *texts[:number])))
+        found.append(_prepared(AvroDecoder(fields, texts[number], reader, (*references, *texts[:number]))))
     return found
 
 

@@ -26,7 +26,8 @@ from sqlstream.formats.avro_columns import (
 )
 from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Faults
 from sqlstream.formats.avro_defaults import default_bytes
-from sqlstream.formats.avro_schema import Member, Schema, SchemaError, as_declared, read_branches
+from sqlstream.formats.avro_schema import Member, Schema, SchemaError, as_declared, read_branches, reads
+from sqlstream.types import from_arrow
 
 
 class Skippers:
@@ -172,6 +173,9 @@ def _missing(field: pa.Field, default: Member | None, skippers: Skippers) -> Con
     """The default of a field, which is read from its bytes as other values are; NULL without one."""
     if default is None:
         return Constant(field.name, field.type, pa.scalar(None, field.type))
+    if not reads(default.type, field.type):
+        wanted = from_arrow(field.type)
+        raise SchemaError(f'has a default of "{field.name}" of type {default.type.kind}, which is not read as {wanted}')
     written, faults = default_bytes(default.type, default.default), Faults()
     data = np.frombuffer(written + bytes(PADDING), np.uint8)
     one = Cursor(Data(data), np.zeros(1, np.int64), np.array([len(written)]), np.zeros(1, np.int64), faults)

@@ -376,13 +376,13 @@ def schema_of_columns(
     required: Collection[str] = (),
     millis: Collection[str] = (),
 ) -> str:
-    """Returns the JSON text of the schema with which columns are written: a record whose fields are all unions of
-    ``null`` and a type, as Flink's, and have the default NULL.
+    """Returns the JSON text of the schema with which columns are written: a record whose fields are unions of ``null``
+    and a type, as Flink's, and have the default NULL; within columns those that are NOT NULL are no unions.
 
     ``legacy``: TIMESTAMP_NTZ is an instant, ``timestamp-micros``, as in Flink before 1.19. ``required``: columns that
     are no unions, because they are NOT NULL. ``millis``: timestamps that count milliseconds.
     """
-    record = _record("record", columns, legacy)
+    record = _record("record", [(name, replace(kind, nullable=True)) for name, kind in columns], legacy)
     for member in record["fields"]:
         if member["name"] in millis:
             member["type"][1]["logicalType"] = member["type"][1]["logicalType"].replace("micros", "millis")
@@ -393,12 +393,17 @@ def schema_of_columns(
 
 
 def _record(name: str, columns: Sequence[tuple[str, DataType]], legacy: bool) -> dict[str, Any]:
-    fields = [{"name": n, "type": _nullable(t, f"{name}_{n}", legacy), "default": None} for n, t in columns]
+    types = [(n, _nullable(t, f"{name}_{n}", legacy)) for n, t in columns]
+    with_default = {n for n, written in types if written == "null" or isinstance(written, list)}
+    fields = [{"name": n, "type": t} | ({"default": None} if n in with_default else {}) for n, t in types]
     return {"type": "record", "name": name, "fields": fields}
 
 
 def _nullable(kind: DataType, name: str, legacy: bool) -> Any:
-    return "null" if kind.name == "VOID" else ["null", _written(kind, name, legacy)]
+    if kind.name == "VOID":
+        return "null"
+    written = _written(kind, name, legacy)
+    return ["null", written] if kind.nullable else written
 
 
 def _written(kind: DataType, name: str, legacy: bool) -> Any:

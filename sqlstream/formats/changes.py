@@ -438,7 +438,7 @@ def _is_unavailable(values: pa.Array, text: str) -> np.ndarray:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _is_one_of(values: pa.Array, spelled: Sequence[str | bytes]) -> np.ndarray:

@@ -239,7 +239,7 @@ def _default(text: str | None, made: ProtoField) -> Any:
         return text if text is not None else next(iter(made.enum.names), None)
     if made.kind in ("string", "bytes"):
         plain = "" if text is None else text[1:-1] if text[:1] in ("'", '"') and len(text) > 1 else text
-        unescaped: bytes = codecs.escape_decode(plain.encode())[0]  # type: ignore[attr-defined]  # as those of C
+        unescaped: bytes = codecs.escape_decode(plain.encode())[0]  # as those of C
         return unescaped if made.kind == "bytes" else unescaped.decode(errors="replace")
     if made.kind == "bool":
         return text == "true"

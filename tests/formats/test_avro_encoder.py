@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -15,10 +16,10 @@ from hypothesis import strategies as st
 from sqlstream.formats.avro import AvroDecoder
 from sqlstream.formats.avro_encoder import AvroWriter
 from sqlstream.formats.avro_files import Container, StoredBlock
-from sqlstream.formats.avro_schema import unwritable
+from sqlstream.formats.avro_schema import schema_of_columns, unwritable
 from sqlstream.formats.decoder import Field
 from sqlstream.formats.encodings import AVRO_CODECS
-from sqlstream.types import parse_type
+from sqlstream.types import DataType, parse_type
 from tests.depth import depth
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=70)
@@ -142,3 +143,19 @@ def test_what_no_schema_holds_is_said():
     assert unwritable(parse_type("STRUCT<a: VARIANT>")) == "Avro has no VARIANT"
     assert unwritable(parse_type("STRUCT<`ä`: INT>")) == '"ä" is no name in Avro'
     assert unwritable(parse_type("STRUCT<a: MAP<STRING, DECIMAL(3, 1)>>")) is None
+
+
+def test_what_is_not_null_within_a_column_is_no_union():
+    """As Flink's ``AvroSchemaConverter``."""
+    whole, text = DataType("INT", nullable=False), DataType("STRING")
+    kinds = (
+        DataType("STRUCT", (("x", whole), ("y", text))), DataType("ARRAY", (whole,)), DataType("MAP", (text, whole)),
+    )  # fmt: skip
+    schema = json.loads(schema_of_columns([(f"c{n}", kind) for n, kind in enumerate(kinds)]))
+    struct, array, mapping = (member["type"][1] for member in schema["fields"])
+    assert [member["default"] for member in schema["fields"]] == [None] * 3
+    assert struct["fields"] == [
+        {"name": "x", "type": "int"},
+        {"name": "y", "type": ["null", "string"], "default": None},
+    ]
+    assert (array["items"], mapping["values"]) == ("int", "int")

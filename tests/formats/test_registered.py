@@ -108,6 +108,26 @@ def test_aliases_and_defaults_are_those_of_the_readers_schema(server: TestRegist
     assert found.rows.to_pylist() == [{"n": 7.0, "price": Decimal("123.45"), "tags": ["x"], "nothing": None}]
 
 
+@pytest.mark.parametrize(
+    ("kind", "like", "default", "reason"),
+    [
+        ("STRING", "int", 5, 'has a default of "z" of type int, which is not read as STRING'),
+        ("DATE", "string", "x", 'has a default of "z" of type string, which is not read as DATE'),
+        ("STRUCT<x: INT>", {"type": "map", "values": "int"}, {}, 'has a default of "z" of type map, which is'),
+        ("STRUCT<x: STRUCT<y: INT>>", {**record(name="Loop"), "fields": [member("x", "Loop", default={})]}, {},
+         "has the default {}, which holds itself without end"),
+    ],
+)  # fmt: skip
+def test_a_default_that_is_none_of_its_column_is_a_fault(
+    server: TestRegistry, kind: str, like: Any, default: Any, reason: str
+):
+    number = server.register("aliases", ONE)
+    reader = json.dumps(record(member("a", "long"), member("z", like, default=default)))
+    decoder = RegisteredAvro(fields(f"a BIGINT, z {kind}"), Registry((server.url,)), reader)
+    found = reasons(read(decoder, message(number, ONE, {"a": 1, "b": "x"})))
+    assert found[0].startswith(f"schema {number} of the registry {reason}")
+
+
 def test_logical_types_and_names_of_types_are_read(server: TestRegistry):
     color = {"type": "enum", "name": "Color", "namespace": "n", "symbols": ["RED", "BLUE"]}
     schema = record(

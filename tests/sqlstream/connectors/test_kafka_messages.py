@@ -209,6 +209,7 @@ def test_messages_of_csv_are_read_as_they_were_or_refused(
     written = Kafka().messages_of_rows(kept, table)
     values = [row.value for row in written.collect()]
     decoder = decoder_of(table, names, Kafka().resolved_values(table), "UTC")
+    assert decoder is not None
     read = decoder.messages(pa.array([value.encode() for value in values]))
     assert [fault.reason for fault in read.faults] == []
     assert [tuple(row.values()) for row in read.rows.to_pylist()] == [row for row in given if row[0] not in refused]

@@ -134,7 +134,7 @@ def _values(field: ProtoField, values: pa.Array, path: str) -> tuple[list[pa.Arr
     if wire == VARINT:
         return [variable(bits)], bits != 0
     raw = bits.view(np.uint8)  # by which -0.0 is another value than 0.0
-    is_set: np.ndarray = raw.reshape(-1, bits.itemsize).any(axis=1)
+    is_set = np.asarray(raw.reshape(-1, bits.itemsize).any(axis=1))
     return [of_size(raw, bits.itemsize)], is_set
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from sqlstream.formats.text_rule import bytes_of, offsets_of
+
 PADDING = 16
 """Bytes that must follow the data, so that words can be read at its end."""
 
@@ -245,6 +247,16 @@ MOST_EMPTY = 1 << 16
 """The most items without bytes of their own, such as ``null``, in a block."""
 
 _NONE = np.zeros(0, np.int64)
+
+
+def message_bounds(values: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The bytes of messages, and where each begins and ends in them. One that is NULL is empty."""
+    values = values.cast(pa.binary())
+    offsets, data = offsets_of(values).astype(np.int64), bytes_of(values)
+    starts, ends = offsets[:-1], offsets[1:]
+    if values.null_count:  # an array may have bytes there
+        ends = np.where(values.is_null().to_numpy(zero_copy_only=False), starts, ends)
+    return data, starts, ends
 
 
 def slices(data: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> pa.Array:

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from sqlstream.formats.avro import AvroDecoder
-from sqlstream.formats.avro_cursor import slices
+from sqlstream.formats.avro_cursor import message_bounds, slices
 from sqlstream.formats.avro_schema import Schema, SchemaError, missing_or_other, parse_schema
 from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, in_order
-from sqlstream.formats.text_rule import bytes_of, offsets_of
 from sqlstream.types import from_arrow
 
 
@@ -79,11 +78,7 @@ class UnionDecoder(Decoder):
         raise AssertionError("records of files are of one schema each")
 
     def messages(self, values: pa.BinaryArray) -> Decoded:
-        values = values.cast(pa.binary())
-        offsets, data = offsets_of(values).astype(np.int64), bytes_of(values)
-        starts, ends = offsets[:-1], offsets[1:]
-        if values.null_count:  # an array may have bytes there
-            ends = np.where(values.is_null().to_numpy(zero_copy_only=False), starts, ends)
+        data, starts, ends = message_bounds(values)
         empty = starts == ends
         first = np.where(empty, 0, data.take(starts, mode="clip") if len(data) else 0)
         # The number of a branch is a zigzag varint: below 64 one byte, whose lowest bit is 0.

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Unread, slices
+from sqlstream.formats.avro_cursor import PADDING, Cursor, Data, Unread, message_bounds, slices
 from sqlstream.formats.avro_encoder import variable
 from sqlstream.formats.avro_messages import avro_decoder
 from sqlstream.formats.avro_schema import SchemaError
@@ -23,7 +23,6 @@ from sqlstream.formats.decoder import Decoded, Decoder, Fault, Field, in_order
 from sqlstream.formats.json import JsonDecoder
 from sqlstream.formats.protobuf import ProtobufDecoder, ProtoType
 from sqlstream.formats.schema_registry import AVRO, JSON, PROTOBUF, RegisteredSchema, Registry
-from sqlstream.formats.text_rule import bytes_of, offsets_of
 
 HEADER = 5
 """The bytes before what a message holds: 0 and the id, the highest byte first."""
@@ -76,11 +75,7 @@ class RegisteredDecoder(Decoder):
         raise AssertionError("messages of a schema registry are not in files")
 
     def messages(self, values: pa.BinaryArray) -> Decoded:
-        values = values.cast(pa.binary())
-        offsets, data = offsets_of(values).astype(np.int64), bytes_of(values)
-        starts, ends = offsets[:-1], offsets[1:]
-        if values.null_count:  # an array may have bytes there
-            ends = np.where(values.is_null().to_numpy(zero_copy_only=False), starts, ends)
+        data, starts, ends = message_bounds(values)
         bodies = self.header_ends(data, starts, ends)
         empty = starts == ends
         other = (data.take(starts, mode="clip") != 0) if len(data) else empty

@@ -25,9 +25,11 @@ def avro_decoder(
     Raises SchemaError where the schema does not have the columns.
     """
     schema = parse_schema(writer, references)
-    if schema.kind == "union" and any(branch.kind == "record" for branch in schema.inner):
+    records = [branch for branch in schema.inner if branch.kind == "record"] if schema.kind == "union" else []
+    has_value = any(f.name.casefold() == "value" for f in fields)
+    if records and not (has_value and all(record.member("value") is None for record in records)):
         return UnionDecoder(fields, tuple(_branches(schema, fields, writer, reader, references)))
-    if schema.kind != "record" and fields and all(f.name.casefold() != "value" for f in fields):
+    if schema.kind != "record" and fields and not has_value:
         raise SchemaError(f'is of type {schema.kind} and no record, which only a column "value" reads')
     _require_columns(AvroDecoder.record_schema(schema), fields)
     return _prepared(AvroDecoder(fields, writer, reader, references))

@@ -263,6 +263,11 @@ def test_a_union_of_records_is_read_by_the_branch_of_each_message(server: TestRe
         4: "the message is empty",
         5: "has a branch of no union",
     }
+    optional = server.register("optional", ["null", order])
+    whole = read(
+        avro(server, "value STRUCT<id: BIGINT>"), header_of(optional) + b"\x02\x0e\x02x", header_of(optional) + b"\x00"
+    )
+    assert whole.rows.to_pylist() == [{"value": {"id": 7}}, {"value": None}]  # of the message as a whole
     wrong = read(avro(server, "v BIGINT"), *values[:2])
     assert set(reasons(wrong).values()) == {
         f'schema {number} of the registry has "v" as STRING, which is not read as BIGINT'

@@ -68,16 +68,16 @@ class Batches:
 
         statement = batch.statement
         assert isinstance(statement, nodes.Insert)
-        analyzed = self._analyzed(batch, workspace)
+        analyzed, in_order = self._analyzed(batch, workspace), _has_order(batch)
         try:
             folder = self._runner.folders.root / f"batch_{uuid4().hex[:8]}"
             result = stored_result(analyzed, statement, workspace, folder)
-            inside = workspace_of_insert(workspace, result, in_order=_has_order(batch))
+            inside = workspace_of_insert(workspace, result, in_order=in_order)
             plan = plan_of_insert(statement, result, inside)
         except BaseException:
             _forget(batch, analyzed.rows.sparkSession)
             raise
-        rows = analyzed.rows.coalesce(1) if _has_order(batch) else analyzed.rows
+        rows = analyzed.rows.coalesce(1) if in_order else analyzed.rows
         run = self._run(_INSERT, analyzed, lambda: write(rows, result), script)
         try:
             run.wait()

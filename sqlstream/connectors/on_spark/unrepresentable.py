@@ -88,7 +88,15 @@ _LINE_BREAK, _IS_EMPTY_LINE = "has a line break", "makes a line without content,
 _IS_NULL_LITERAL = "is the text that stands for NULL"
 
 
+def _are_in_files(values: Mapping[str, Any]) -> bool:
+    """Whether rows of CSV become files: those of topics have no option of lines."""
+    return "csv.multi-line" in values
+
+
 def _hint(wrong: str, values: Mapping[str, Any]) -> str:
+    if values["format"] == "csv" and not _are_in_files(values):
+        null = "Let another text stand for NULL: 'csv.null-literal'. " if wrong == _IS_NULL_LITERAL else ""
+        return f"{null}Write the table as json, or leave such rows out."
     if wrong == _LINE_BREAK and values["format"] == "csv" and not values.get("csv.multi-line"):
         return f"With 'csv.multi-line' = 'true' fields may have line feeds. {_WITHOUT_LIMITS}"
     if wrong == _IS_NULL_LITERAL or (wrong == _IS_EMPTY_LINE and values["format"] == "csv"):
@@ -136,11 +144,13 @@ def _in_csv(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> It
     if kind.name != "STRING":
         return
     yield from _no_utf8(value)
-    lines = value.contains("\r") if values.get("csv.multi-line") else value.contains("\n") | value.contains("\r")
-    yield lines, _LINE_BREAK
+    has_quotes = bool(csv_settings(values)["quote"])
+    if _are_in_files(values) or not has_quotes:  # within the quotes of a message they stay
+        lines = value.contains("\r") if values.get("csv.multi-line") else value.contains("\n") | value.contains("\r")
+        yield lines, _LINE_BREAK
     if values["csv.null-literal"] is not None:
         yield value == F.lit(values["csv.null-literal"]), _IS_NULL_LITERAL
-    if not csv_settings(values)["quote"]:
+    if not has_quotes:
         unquotable = value.contains(values["csv.field-delimiter"]) | value.contains("\0")
         yield unquotable, "has a delimiter or a NUL, and no quotes are allowed"
         yield value == "", "is empty, which without quotes is NULL"
@@ -150,19 +160,12 @@ def faults_of_messages(columns: Sequence[tuple[str, bool]], values: Mapping[str,
     """As ``faults``, for messages of CSV. ``columns``: the name of each column, and whether it is a STRING. Line breaks
     stay within quotes, and a NULL alone is an empty message.
     """
-    found = {name: [*_in_message(F.col(quoted(name)), values)] if is_text else [] for name, is_text in columns}
+    found = {name: [*_in_csv(_STRING, F.col(quoted(name)), values)] if is_text else [] for name, is_text in columns}
     first, is_text = columns[0]
     found[first] += _of_comments(F.col(quoted(first)), values, is_text=is_text)
     if len(columns) == 1 and is_text and not csv_settings(values)["quote"]:
         found[first].append((F.col(quoted(first)).rlike(BLANK), _IS_EMPTY_LINE))
     return found
-
-
-def _in_message(value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:
-    quotes = bool(csv_settings(values)["quote"])
-    for condition, wrong in _in_csv(_STRING, value, {**values, "csv.multi-line": False}):
-        if wrong != _LINE_BREAK or not quotes:
-            yield condition, wrong
 
 
 def _in_json(kind: DataType, value: SparkColumn, values: Mapping[str, Any]) -> Iterator[Fault]:

@@ -418,7 +418,8 @@ def test_results_are_written_into_tables(session: Session, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("query", "count"),
     [
-        ("VALUES " + ", ".join(f"({i}, 'x')" for i in range(9)), 9),
+        # Spark begins with the largest of the files that several tasks write.
+        ("VALUES " + ", ".join(f"({i}, '{random.Random(i).randbytes(i * i).hex()}')" for i in range(40)), 40),
         ("SELECT 0, 'x' UNION ALL SELECT 1, 'x' UNION ALL SELECT 2, 'x'", 3),
         ("SELECT id, repeat(uuid(), 10) FROM range(30000) ORDER BY id", 30_000),  # above the size of Spark's splits
     ],
